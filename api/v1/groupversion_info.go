@@ -1,0 +1,28 @@
+// Package v1 is the API kkloud.io/v1: the Echo, its conditions and their reasons.
+//
+// +kubebuilder:object:generate=true
+// +groupName=kkloud.io
+package v1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+var (
+	// GroupVersion is the API group and version of every type in this package.
+	GroupVersion = schema.GroupVersion{Group: "kkloud.io", Version: "v1"}
+
+	// SchemeBuilder collects what AddToScheme registers.
+	SchemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
+
+	// AddToScheme registers the types of this package with a scheme.
+	AddToScheme = SchemeBuilder.AddToScheme
+)
+
+func addKnownTypes(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypes(GroupVersion, &Echo{}, &EchoList{})
+	metav1.AddToGroupVersion(scheme, GroupVersion)
+	return nil
+}

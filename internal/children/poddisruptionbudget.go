@@ -1,0 +1,26 @@
+package children
+
+import (
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+)
+
+// WantsPodDisruptionBudget tells whether the Echo has one: with a single pod a budget
+// could only block the drain of its node.
+func WantsPodDisruptionBudget(echo *echov1.Echo) bool {
+	return echo.Spec.Replicas > 1
+}
+
+// PodDisruptionBudget shapes the budget of the Echo: evictions take one pod at a time,
+// and a pod that does not work never blocks the drain of its node.
+func PodDisruptionBudget(budget *policyv1.PodDisruptionBudget, echo *echov1.Echo) {
+	setMeta(budget, echo)
+	budget.Spec.Selector = &metav1.LabelSelector{MatchLabels: Selector(echo)}
+	budget.Spec.MinAvailable = nil
+	budget.Spec.MaxUnavailable = new(intstr.FromInt32(1))
+	budget.Spec.UnhealthyPodEvictionPolicy = ptr.To(policyv1.AlwaysAllow)
+}

@@ -1,0 +1,213 @@
+package status
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+)
+
+func newEcho() *echov1.Echo {
+	return &echov1.Echo{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "op-demo", Name: "hello", Generation: 7},
+		Spec:       echov1.EchoSpec{Message: "hi", Replicas: 2, Port: 80, TargetPort: 5678},
+	}
+}
+
+// deployment returns one of generation 3 whose status speaks of that generation, and whose
+// rollout is complete unless a condition says otherwise.
+func deployment(total, updated, ready, available int32, conditions ...appsv1.DeploymentCondition) *appsv1.Deployment {
+	conditions = append(conditions, appsv1.DeploymentCondition{
+		Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "NewReplicaSetAvailable",
+	})
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Generation: 3},
+		Status: appsv1.DeploymentStatus{
+			ObservedGeneration: 3,
+			Replicas:           total, UpdatedReplicas: updated, ReadyReplicas: ready, AvailableReplicas: available,
+			Conditions: conditions,
+		},
+	}
+}
+
+func behind(d *appsv1.Deployment) *appsv1.Deployment {
+	d.Status.ObservedGeneration--
+	return d
+}
+
+func waiting(name, reason, message string) corev1.Pod {
+	return corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+			Name:  "echo",
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}},
+		}}},
+	}
+}
+
+func crashed(pod corev1.Pod, restarts, code int32, log string) corev1.Pod {
+	pod.Status.ContainerStatuses[0].RestartCount = restarts
+	pod.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: code, Message: log}
+	return pod
+}
+
+func TestOf(t *testing.T) {
+	replicaFailure := appsv1.DeploymentCondition{
+		Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: "exceeded quota: small",
+	}
+	tooLate := appsv1.DeploymentCondition{
+		Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Message: "timed out progressing",
+	}
+	unschedulable := corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "p"},
+		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/1 nodes",
+		}}},
+	}
+	leaving := waiting("a", "ImagePullBackOff", "gone soon")
+	leaving.DeletionTimestamp = &metav1.Time{}
+
+	for name, test := range map[string]struct {
+		observed Observation
+		ready    string
+		// The reasons of Ready, Available, Progressing and Degraded, with + for True and - for False.
+		want    string
+		message string // Part of Ready's message.
+	}{
+		"nothing yet": {
+			Observation{}, "0/2",
+			"-RollingOut -NotServing +RollingOut -AsExpected", "0 of 2 pods run the newest spec, 0 are",
+		},
+		"all is well": {
+			Observation{Deployment: deployment(2, 2, 2, 2), HasService: true}, "2/2",
+			"+Ready +Serving -RolledOut -AsExpected", "Every pod serves the newest spec",
+		},
+		"the Deployment's status is of an earlier spec": {
+			Observation{Deployment: behind(deployment(2, 2, 2, 2, replicaFailure, tooLate)), HasService: true}, "2/2",
+			"-RollingOut +Serving +RollingOut -AsExpected", "0 of 2 pods run the newest spec",
+		},
+		"the first pods start": {
+			Observation{Deployment: deployment(2, 2, 1, 1, appsv1.DeploymentCondition{
+				Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "ReplicaSetUpdated",
+			}), HasService: true}, "1/2",
+			"-RollingOut +Serving +RollingOut -AsExpected", "2 of 2 pods run the newest spec, 1 are available",
+		},
+		"an old pod is left": {
+			Observation{Deployment: deployment(3, 2, 3, 3), HasService: true}, "3/2",
+			"-RollingOut +Serving +RollingOut -AsExpected", "2 of 2 pods run the newest spec",
+		},
+		"a pod is not ready": {
+			Observation{Deployment: deployment(2, 2, 1, 1), HasService: true}, "1/2",
+			"-PodsNotReady +Serving -RolledOut -AsExpected", "1 of 2 pods are available",
+		},
+		"no Service": {
+			Observation{Deployment: deployment(2, 2, 2, 2)}, "2/2",
+			"-RollingOut -NotServing +RollingOut -AsExpected", "",
+		},
+		"two refusals": {
+			Observation{Deployment: deployment(2, 2, 2, 2), Refused: []Failure{{"Conflict", "one"}, {"Rejected", "two"}}}, "2/2",
+			"-Conflict -NotServing +RollingOut +Conflict", "one; two",
+		},
+		"the quota refuses pods": {
+			Observation{Deployment: deployment(1, 1, 1, 1, replicaFailure), HasService: true}, "1/2",
+			"-PodsRejected +Serving +RollingOut +PodsRejected", "exceeded quota: small",
+		},
+		"the deadline has passed": {
+			Observation{Deployment: deployment(2, 1, 1, 1, tooLate), HasService: true}, "1/2",
+			"-ProgressDeadlineExceeded +Serving -ProgressDeadlineExceeded +ProgressDeadlineExceeded", "timed out progressing",
+		},
+		"unschedulable": {
+			Observation{Deployment: deployment(2, 2, 1, 1), HasService: true, Pods: []corev1.Pod{unschedulable}}, "1/2",
+			"-Unschedulable +Serving -RolledOut +Unschedulable", "Pod p: 0/1 nodes",
+		},
+		"the first pod by name tells the reason": {
+			Observation{Deployment: deployment(2, 2, 0, 0), HasService: true, Pods: []corev1.Pod{
+				waiting("b", "CreateContainerConfigError", "no user"), leaving, waiting("a2", "ErrImagePull", "not found"),
+			}}, "0/2",
+			"-ImagePullFailed -NotServing -RolledOut +ImagePullFailed", "Pod a2, container echo: not found",
+		},
+		"pods are not looked at while all is well": {
+			Observation{Deployment: deployment(2, 2, 2, 2), HasService: true, Pods: []corev1.Pod{waiting("a", "ImagePullBackOff", "late event")}}, "2/2",
+			"+Ready +Serving -RolledOut -AsExpected", "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status := Of(newEcho(), test.observed)
+			if status.Ready != test.ready {
+				t.Errorf("ready is %s, want %s", status.Ready, test.ready)
+			}
+			var got []string
+			for _, c := range status.Conditions {
+				sign := map[metav1.ConditionStatus]string{metav1.ConditionTrue: "+", metav1.ConditionFalse: "-"}[c.Status]
+				got = append(got, sign+c.Reason)
+				if c.ObservedGeneration != 7 {
+					t.Errorf("%s speaks of generation %d, want 7", c.Type, c.ObservedGeneration)
+				}
+			}
+			if line := strings.Join(got, " "); line != test.want {
+				t.Errorf("conditions are %s, want %s", line, test.want)
+			}
+			ready := meta.FindStatusCondition(status.Conditions, echov1.ConditionReady)
+			if !strings.Contains(ready.Message, test.message) {
+				t.Errorf("message is %q, want %q in it", ready.Message, test.message)
+			}
+		})
+	}
+}
+
+func TestOfNamesTheEndpoint(t *testing.T) {
+	status := Of(newEcho(), Observation{Deployment: deployment(3, 2, 3, 1)})
+	got := fmt.Sprint(status.URL, " ", status.Selector, " ", status.Replicas, " ", status.AvailableReplicas, " ", status.ObservedGeneration)
+	if want := "http://echo-hello.op-demo.svc kkloud.io/echo=hello 3 1 7"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestOfPod(t *testing.T) {
+	running := crashed(waiting("p", "", ""), 2, 1, "")
+	running.Status.ContainerStatuses[0].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	recovered := *running.DeepCopy()
+	recovered.Status.ContainerStatuses[0].Ready = true
+	inInit := waiting("p", "ErrImageNeverPull", "absent")
+	inInit.Status.InitContainerStatuses, inInit.Status.ContainerStatuses = inInit.Status.ContainerStatuses, nil
+
+	for name, test := range map[string]struct {
+		pod  corev1.Pod
+		want string
+	}{
+		"starting":               {waiting("p", "ContainerCreating", ""), "<nil>"},
+		"no status yet":          {corev1.Pod{}, "<nil>"},
+		"pull":                   {waiting("p", "ErrImagePull", "not found"), "&{ImagePullFailed Pod p, container echo: not found}"},
+		"pull backs off":         {waiting("p", "ImagePullBackOff", `Back-off pulling image "x": ErrImagePull: not found`), "&{ImagePullFailed Pod p, container echo: not found}"},
+		"init container":         {inInit, "&{ImagePullFailed Pod p, container echo: absent}"},
+		"first crash backs off":  {crashed(waiting("p", "CrashLoopBackOff", "back-off 10s"), 1, 127, "no -text\n"), "&{CrashLooping Pod p, container echo: exited with code 127: no -text}"},
+		"crashed, tried again":   {running, "&{CrashLooping Pod p, container echo: exited with code 1}"},
+		"crashed, well again":    {recovered, "<nil>"},
+		"crashes without a word": {crashed(waiting("p", "CrashLoopBackOff", "back-off"), 3, 2, ""), "&{CrashLooping Pod p, container echo: exited with code 2}"},
+		"crash not seen":         {waiting("p", "CrashLoopBackOff", "back-off 10s"), "&{CrashLooping Pod p, container echo: back-off 10s}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := fmt.Sprint(OfPod(&test.pod)); got != test.want {
+				t.Errorf("got %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestShortened(t *testing.T) {
+	for text, want := range map[string]string{"short": "short", "exact!": "exact!", "too long": "too l…", "ééééééé": "ééééé…"} {
+		if got := Shortened(text, 6); got != want {
+			t.Errorf("%s: got %s, want %s", text, got, want)
+		}
+	}
+	status := Of(newEcho(), Observation{Refused: []Failure{{"Rejected", strings.Repeat("x", 40000)}}})
+	if length := len(status.Conditions[0].Message); length > 32768 {
+		t.Errorf("the message has %d characters, and the API allows 32768", length)
+	}
+}
