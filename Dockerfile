@@ -1,0 +1,29 @@
+# Where no registry can be reached, the Makefile passes "scratch" and mounts this machine's
+# own toolchain: hence full paths, and no shell.
+ARG GO_IMAGE=docker.io/library/golang:1.26.8
+
+FROM --platform=$BUILDPLATFORM $GO_IMAGE AS build
+ENV GOPATH=/go GOCACHE=/go/cache CGO_ENABLED=0
+WORKDIR /src
+ARG TARGETOS
+ARG TARGETARCH
+ENV GOOS=$TARGETOS GOARCH=$TARGETARCH
+
+FROM build AS build-manager
+COPY go.mod go.sum ./
+COPY api api
+COPY cmd cmd
+COPY internal internal
+RUN ["/usr/local/go/bin/go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", "/src/manager", "./cmd"]
+
+FROM scratch AS manager
+ARG VERSION
+LABEL org.opencontainers.image.title="Echo Operator" \
+      org.opencontainers.image.description="Keeps an HTTP endpoint for each Echo that answers with its message" \
+      org.opencontainers.image.version=$VERSION \
+      org.opencontainers.image.source=https://github.com/kkloud-io/echo-operator \
+      org.opencontainers.image.vendor=kkloud \
+      org.opencontainers.image.licenses=Apache-2.0
+COPY --from=build-manager /src/manager /manager
+USER 65532:65532
+ENTRYPOINT ["/manager"]

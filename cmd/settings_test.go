@@ -1,0 +1,80 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func env(pairs ...string) func(string) string {
+	return func(name string) string {
+		for _, pair := range pairs {
+			if value, found := strings.CutPrefix(pair, name+"="); found {
+				return value
+			}
+		}
+		return ""
+	}
+}
+
+const image = "RELATED_IMAGE_HTTP_ECHO=docker.io/hashicorp/http-echo:1.0.0"
+
+func TestParseSettings(t *testing.T) {
+	s, err := parseSettings([]string{"--leader-elect", "--max-concurrent-reconciles=3", "--metrics-bind-address=0"}, env(image))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !s.leaderElect || s.maxConcurrentReconciles != 3 || s.metricsAddress != "0" || s.healthAddress != ":8081" ||
+		s.pprofAddress != "0" || s.serverImage != "docker.io/hashicorp/http-echo:1.0.0" {
+		t.Errorf("got %+v", s)
+	}
+}
+
+func TestWatchNamespace(t *testing.T) {
+	for list, want := range map[string][]string{
+		"":          nil,
+		"one":       {"one"},
+		"one,two":   {"one", "two"},
+		"one, two ": {"one", "two"},
+	} {
+		s, err := parseSettings(nil, env(image, "WATCH_NAMESPACE="+list))
+		if err != nil || !slices.Equal(s.namespaces, want) {
+			t.Errorf("%q: got %v, %v, want %v", list, s.namespaces, err, want)
+		}
+	}
+}
+
+// TestOneClearLine: a bad setting is named in one line that says what is allowed.
+func TestOneClearLine(t *testing.T) {
+	for name, test := range map[string]struct {
+		args []string
+		env  []string
+		want []string
+	}{
+		"no image":       {nil, nil, []string{`RELATED_IMAGE_HTTP_ECHO is ""`, "docker.io/"}},
+		"blank image":    {nil, []string{"RELATED_IMAGE_HTTP_ECHO= "}, []string{`RELATED_IMAGE_HTTP_ECHO is " "`}},
+		"bad namespace":  {nil, []string{image, "WATCH_NAMESPACE=a,B"}, []string{"WATCH_NAMESPACE", `"B"`, "commas"}},
+		"gap in list":    {nil, []string{image, "WATCH_NAMESPACE=a,,b"}, []string{"WATCH_NAMESPACE", `""`}},
+		"unknown flag":   {[]string{"--colour"}, []string{image}, []string{"-colour"}},
+		"argument":       {[]string{"start"}, []string{image}, []string{`"start"`, "only flags"}},
+		"no workers":     {[]string{"--max-concurrent-reconciles=0"}, []string{image}, []string{"--max-concurrent-reconciles", "1 or more"}},
+		"no port":        {[]string{"--metrics-bind-address=localhost"}, []string{image}, []string{"--metrics-bind-address", `"localhost"`, ":8080"}},
+		"port too high":  {[]string{"--pprof-bind-address=:65536"}, []string{image}, []string{"--pprof-bind-address", "65536"}},
+		"workers is abc": {[]string{"--max-concurrent-reconciles=abc"}, []string{image}, []string{"max-concurrent-reconciles", "abc"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := parseSettings(test.args, env(test.env...))
+			if err == nil {
+				t.Fatal("no error")
+			}
+			if strings.Contains(err.Error(), "\n") {
+				t.Errorf("more than one line: %q", err)
+			}
+			for _, part := range test.want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%q lacks %q", err, part)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,147 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/children"
+)
+
+// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;update
+// +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create;update
+// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;update;delete
+
+// child is one object that an Echo owns.
+type child struct {
+	kind  string
+	empty func() client.Object
+	// wanted tells whether the Echo has this child at all; nil means always.
+	wanted func(*echov1.Echo) bool
+	// shape sets the fields that the operator owns, on an empty or a live object.
+	shape func(client.Object, *echov1.Echo)
+}
+
+// children lists what an Echo owns, in the order in which it is applied: the Service comes
+// first, so that the first ready pod can be reached at once.
+func (r *EchoReconciler) children() []child {
+	return []child{
+		{
+			kind:  "Service",
+			empty: func() client.Object { return &corev1.Service{} },
+			shape: func(o client.Object, echo *echov1.Echo) { children.Service(o.(*corev1.Service), echo) },
+		},
+		{
+			kind:  "Deployment",
+			empty: func() client.Object { return &appsv1.Deployment{} },
+			shape: func(o client.Object, echo *echov1.Echo) {
+				children.Deployment(o.(*appsv1.Deployment), echo, r.ServerImage)
+			},
+		},
+		{
+			kind:   "PodDisruptionBudget",
+			empty:  func() client.Object { return &policyv1.PodDisruptionBudget{} },
+			wanted: children.WantsPodDisruptionBudget,
+			shape: func(o client.Object, echo *echov1.Echo) {
+				children.PodDisruptionBudget(o.(*policyv1.PodDisruptionBudget), echo)
+			},
+		},
+	}
+}
+
+// foreignError says that an object of the child's name belongs to somebody else.
+type foreignError struct {
+	kind   string
+	object client.Object
+}
+
+func (e *foreignError) Error() string {
+	owner := "no controller"
+	if ref := metav1.GetControllerOf(e.object); ref != nil {
+		owner = fmt.Sprintf("%s %s (UID %s)", ref.Kind, ref.Name, ref.UID)
+	}
+	return fmt.Sprintf("%s %s exists and is not controlled by this Echo, but by %s: delete or rename it",
+		e.kind, e.object.GetName(), owner)
+}
+
+// apply brings one child to the shape that the Echo wants, with one write at the most, and
+// returns it as the API server last did, also beside an error; nil where the Echo has no
+// such child.
+func (r *EchoReconciler) apply(ctx context.Context, echo *echov1.Echo, c child) (client.Object, error) {
+	wanted := c.wanted == nil || c.wanted(echo)
+	live := c.empty()
+	key := client.ObjectKey{Namespace: echo.Namespace, Name: children.Name(echo)}
+	err := r.Client.Get(ctx, key, live)
+	if apierrors.IsNotFound(err) {
+		if !wanted {
+			return nil, nil
+		}
+		created, createErr := r.create(ctx, echo, c, key)
+		if !apierrors.IsAlreadyExists(createErr) {
+			return created, createErr
+		}
+		// The cache holds only what carries our label: the child may have lost it, or may
+		// be somebody else's.
+		err = r.APIReader.Get(ctx, key, live)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case !metav1.IsControlledBy(live, echo):
+		if !wanted {
+			return nil, nil
+		}
+		return nil, &foreignError{kind: c.kind, object: live}
+	case !live.GetDeletionTimestamp().IsZero():
+		return nil, nil // Its end is an event that brings the Echo back.
+	case !wanted:
+		return nil, r.remove(ctx, c, live)
+	}
+	return r.update(ctx, echo, c, live)
+}
+
+func (r *EchoReconciler) create(ctx context.Context, echo *echov1.Echo, c child, key client.ObjectKey) (client.Object, error) {
+	object := c.empty()
+	object.SetNamespace(key.Namespace)
+	object.SetName(key.Name)
+	c.shape(object, echo)
+	if err := r.Client.Create(ctx, object); err != nil {
+		return nil, err
+	}
+	log.FromContext(ctx).Info("Created "+c.kind, "child", key.Name)
+	return object, nil
+}
+
+// update writes only what differs, based on the version that was read. Where the write is
+// refused, the child is still what it was.
+func (r *EchoReconciler) update(ctx context.Context, echo *echov1.Echo, c child, live client.Object) (client.Object, error) {
+	wanted := live.DeepCopyObject().(client.Object)
+	c.shape(wanted, echo)
+	if equality.Semantic.DeepEqual(live, wanted) {
+		return live, nil
+	}
+	if err := r.Client.Update(ctx, wanted); err != nil {
+		return live, err
+	}
+	log.FromContext(ctx).Info("Updated "+c.kind, "child", live.GetName())
+	return wanted, nil
+}
+
+func (r *EchoReconciler) remove(ctx context.Context, c child, live client.Object) error {
+	uid, version := live.GetUID(), live.GetResourceVersion()
+	err := r.Client.Delete(ctx, live, client.Preconditions{UID: &uid, ResourceVersion: &version})
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	log.FromContext(ctx).Info("Deleted "+c.kind, "child", live.GetName())
+	return nil
+}

@@ -1,0 +1,115 @@
+package controller
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest/komega"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/children"
+)
+
+// newNamespace creates a namespace that enforces the restricted Pod Security Standard. Its
+// Echoes end with the spec, so that no other spec's operator sees them.
+func newNamespace() string {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		GenerateName: "echo-",
+		Labels:       map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
+	}}
+	Expect(admin.Create(ctx, namespace)).To(Succeed())
+	DeferCleanup(func() {
+		Expect(admin.DeleteAllOf(ctx, &echov1.Echo{}, client.InNamespace(namespace.Name))).To(Succeed())
+	})
+	return namespace.Name
+}
+
+func newEcho(namespace, name string, edits ...func(*echov1.EchoSpec)) *echov1.Echo {
+	echo := &echov1.Echo{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       echov1.EchoSpec{Message: "xin chao operator"},
+	}
+	for _, edit := range edits {
+		edit(&echo.Spec)
+	}
+	return echo
+}
+
+func createEcho(namespace, name string, edits ...func(*echov1.EchoSpec)) *echov1.Echo {
+	GinkgoHelper()
+	echo := newEcho(namespace, name, edits...)
+	Expect(admin.Create(ctx, echo)).To(Succeed())
+	return echo
+}
+
+func twoPods(spec *echov1.EchoSpec) { spec.Replicas = 2 }
+
+// edit changes the newest spec, as `kubectl edit` would.
+func edit(echo *echov1.Echo, change func(*echov1.EchoSpec)) {
+	GinkgoHelper()
+	Eventually(komega.Update(echo, func() { change(&echo.Spec) })).Should(Succeed())
+}
+
+// becomes waits until the condition has the reason, for the newest spec.
+func becomes(echo *echov1.Echo, conditionType string, status metav1.ConditionStatus, reason string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(echo), echo)).To(Succeed())
+		condition := meta.FindStatusCondition(echo.Status.Conditions, conditionType)
+		g.Expect(condition).NotTo(BeNil(), "no condition %s yet", conditionType)
+		g.Expect(condition.ObservedGeneration).To(Equal(echo.Generation))
+		g.Expect(string(condition.Status)+" "+condition.Reason).To(Equal(string(status)+" "+reason), condition.Message)
+	}, "60s").Should(Succeed())
+}
+
+func becomesReady(echo *echov1.Echo) {
+	GinkgoHelper()
+	becomes(echo, echov1.ConditionReady, metav1.ConditionTrue, echov1.ReasonReady)
+}
+
+func message(echo *echov1.Echo, conditionType string) string {
+	return meta.FindStatusCondition(echo.Status.Conditions, conditionType).Message
+}
+
+func childMeta(echo *echov1.Echo) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: echo.Namespace, Name: children.Name(echo)}
+}
+
+func deploymentOf(echo *echov1.Echo) *appsv1.Deployment {
+	return &appsv1.Deployment{ObjectMeta: childMeta(echo)}
+}
+
+func serviceOf(echo *echov1.Echo) *corev1.Service {
+	return &corev1.Service{ObjectMeta: childMeta(echo)}
+}
+
+func budgetOf(echo *echov1.Echo) *policyv1.PodDisruptionBudget {
+	return &policyv1.PodDisruptionBudget{ObjectMeta: childMeta(echo)}
+}
+
+func containerOf(echo *echov1.Echo) corev1.Container {
+	GinkgoHelper()
+	deployment := deploymentOf(echo)
+	Expect(komega.Get(deployment)()).To(Succeed())
+	return deployment.Spec.Template.Spec.Containers[0]
+}
+
+// eventsOf returns type and reason of the Echo's events.
+func eventsOf(echo *echov1.Echo) []string {
+	GinkgoHelper()
+	var list eventsv1.EventList
+	Expect(admin.List(ctx, &list, client.InNamespace(echo.Namespace))).To(Succeed())
+	var reasons []string
+	for _, event := range list.Items {
+		if event.Regarding.UID == echo.UID {
+			reasons = append(reasons, event.Type+" "+event.Reason)
+		}
+	}
+	return reasons
+}

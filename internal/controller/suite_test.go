@@ -1,0 +1,204 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/envtest/komega"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/yaml"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+)
+
+const (
+	serverImage = "docker.io/hashicorp/http-echo:1.0.0"
+
+	// operatorUser is who the operator is to the API server: its rights are exactly those
+	// of config/rbac, and the audit log knows it by this name.
+	operatorUser = "operator-under-test"
+)
+
+var (
+	ctx         context.Context
+	scheme      *runtime.Scheme
+	admin       client.Client
+	adminConfig *rest.Config
+	operator    *rest.Config
+	audit       auditLog
+
+	// logs is what the operators have logged.
+	logs = gbytes.NewBuffer()
+)
+
+func TestController(t *testing.T) {
+	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(20 * time.Second)
+	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
+	SetDefaultConsistentlyDuration(2 * time.Second)
+	RunSpecs(t, "The controller on a real API server, with the real controller manager")
+}
+
+var _ = BeforeSuite(func() {
+	logf.SetLogger(zap.New(zap.WriteTo(io.MultiWriter(GinkgoWriter, logs))))
+	Expect(os.Getenv("KUBEBUILDER_ASSETS")).NotTo(BeEmpty(), "run this by `make integration`, which builds what it needs")
+
+	var cancel context.CancelFunc
+	ctx, cancel = context.WithCancel(context.Background())
+	DeferCleanup(func() { cancel() })
+
+	scheme = runtime.NewScheme()
+	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
+	Expect(echov1.AddToScheme(scheme)).To(Succeed())
+
+	directory := GinkgoT().TempDir()
+	audit = newAuditLog(directory)
+	environment := &envtest.Environment{
+		Scheme:                scheme,
+		CRDDirectoryPaths:     []string{filepath.Join("..", "..", "config", "crd", "bases")},
+		ErrorIfCRDPathMissing: true,
+	}
+	environment.ControlPlane.GetAPIServer().Configure().
+		Append("audit-policy-file", audit.policy).
+		Append("audit-log-path", audit.path).
+		Append("enable-admission-plugins", "OwnerReferencesPermissionEnforcement")
+	var err error
+	adminConfig, err = environment.Start()
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(environment.Stop)
+
+	admin, err = client.New(adminConfig, client.Options{Scheme: scheme})
+	Expect(err).NotTo(HaveOccurred())
+	komega.SetClient(admin)
+	komega.SetContext(ctx)
+
+	user, err := environment.AddUser(envtest.User{Name: operatorUser}, adminConfig)
+	Expect(err).NotTo(HaveOccurred())
+	operator = user.Config()
+	operator.QPS = -1
+	grantRoles()
+
+	startControllerManager(environment.KubeConfig, directory)
+	startKubelet()
+})
+
+// startControllerManager runs the real one with the controllers that Echoes depend on.
+func startControllerManager(kubeconfig []byte, directory string) {
+	file := filepath.Join(directory, "kubeconfig")
+	Expect(os.WriteFile(file, kubeconfig, 0o600)).To(Succeed())
+	command := exec.Command(filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kube-controller-manager"),
+		"--kubeconfig="+file, "--leader-elect=false", "--use-service-account-credentials=false",
+		"--bind-address=127.0.0.1", "--secure-port="+freePort(), "--cert-dir="+directory,
+		"--kube-api-qps=500", "--kube-api-burst=500",
+		"--controllers=deployment-controller,replicaset-controller,garbage-collector-controller,"+
+			"namespace-controller,resourcequota-controller,disruption-controller")
+	log, err := os.Create(filepath.Join(directory, "kube-controller-manager.log"))
+	Expect(err).NotTo(HaveOccurred())
+	command.Stdout, command.Stderr = log, log
+	Expect(command.Start()).To(Succeed())
+	DeferCleanup(func() {
+		Expect(command.Process.Kill()).To(Succeed())
+		_ = command.Wait() // It was killed.
+	})
+}
+
+func freePort() string {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	defer func() { Expect(listener.Close()).To(Succeed()) }()
+	return fmt.Sprint(listener.Addr().(*net.TCPAddr).Port)
+}
+
+// grantRoles gives the operator what config/rbac/role.yaml grants it, and nothing more.
+func grantRoles() {
+	text, err := os.ReadFile(filepath.Join("..", "..", "config", "rbac", "role.yaml"))
+	Expect(err).NotTo(HaveOccurred())
+	role := &rbacv1.ClusterRole{}
+	Expect(yaml.UnmarshalStrict(text, role)).To(Succeed())
+	Expect(admin.Create(ctx, role)).To(Succeed())
+	Expect(admin.Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: operatorUser}},
+	})).To(Succeed())
+	awaitRight(authorizationv1.ResourceAttributes{Verb: "watch", Group: echov1.GroupVersion.Group, Resource: "echoes"})
+}
+
+// awaitRight waits until the API server knows of the operator's newest right.
+func awaitRight(right authorizationv1.ResourceAttributes) {
+	GinkgoHelper()
+	awaitAllowed(authorizationv1.SubjectAccessReviewSpec{User: operatorUser, ResourceAttributes: &right})
+}
+
+func awaitAllowed(spec authorizationv1.SubjectAccessReviewSpec) {
+	GinkgoHelper()
+	Eventually(func() (bool, error) {
+		review := &authorizationv1.SubjectAccessReview{Spec: spec}
+		err := admin.Create(ctx, review)
+		return review.Status.Allowed, err
+	}).Should(BeTrue())
+}
+
+// startOperator runs the operator for the namespaces, or for all, until stop is called or
+// the spec ends.
+func startOperator(namespaces ...string) (stop func()) {
+	clientOptions := ClientOptions(namespaces)
+	mgr, err := ctrl.NewManager(operator, ctrl.Options{
+		Scheme:     scheme,
+		Cache:      CacheOptions(namespaces),
+		Client:     clientOptions,
+		Metrics:    metricsserver.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: new(true)},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	Expect((&EchoReconciler{
+		Client:      mgr.GetClient(),
+		APIReader:   mgr.GetAPIReader(),
+		Recorder:    mgr.GetEventRecorder("echo-operator"),
+		ServerImage: serverImage,
+		// One worker, so that an Echo that blocks would be noticed by the others.
+		MaxConcurrentReconciles: 1,
+	}).SetupWithManager(ctx, mgr)).To(Succeed())
+	return start(mgr)
+}
+
+// start runs a manager until stop is called or the spec ends.
+func start(mgr ctrl.Manager) (stop func()) {
+	managerCtx, cancel := context.WithCancel(ctx)
+	stopped := make(chan error, 1)
+	go func() { stopped <- mgr.Start(managerCtx) }()
+	Expect(mgr.GetCache().WaitForCacheSync(managerCtx)).To(BeTrue())
+
+	running := true
+	stop = func() {
+		if running {
+			running = false
+			cancel()
+			Expect(<-stopped).To(Succeed())
+		}
+	}
+	DeferCleanup(stop)
+	return stop
+}
