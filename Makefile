@@ -1,0 +1,365 @@
+# The version that is built and packaged. config/ and bundle/ name it, too: `make verify` compares them.
+VERSION ?= 0.1.0
+# The day of the release: the bundle's createdAt, so that the same tree always makes the same bundle.
+RELEASE_DATE ?= 2026-11-21T00:00:00Z
+
+# Where the images live; everything in the tree names the published place.
+PUBLISHED := ghcr.io/kkloud-io/echo-operator
+IMAGE_TAG_BASE ?= $(PUBLISHED)
+IMG ?= $(IMAGE_TAG_BASE):v$(VERSION)
+HTTP_ECHO_IMG ?= docker.io/hashicorp/http-echo:1.0.0
+BUNDLE_IMG ?= $(IMAGE_TAG_BASE)-bundle:v$(VERSION)
+CATALOG_IMG ?= $(IMAGE_TAG_BASE)-catalog:v$(VERSION)
+
+PLATFORMS ?= linux/amd64,linux/arm64,linux/ppc64le,linux/s390x
+export BUILDAH_ISOLATION ?= chroot
+
+# The same Go everywhere: an image's digest depends on it.
+export GOTOOLCHAIN ?= $(shell awk '$$1 == "toolchain" {print $$2}' go.mod)
+
+BIN := $(CURDIR)/bin
+export PATH := $(BIN):$(PATH)
+SHELL := /usr/bin/env bash -o pipefail
+.SHELLFLAGS := -ec
+.DELETE_ON_ERROR:
+
+# Without a KUBECONFIG of the caller's, everything runs against the local cluster, whose
+# images buildah makes. Elsewhere it is docker where its engine answers.
+LOCAL_KUBECONFIG := $(BIN)/cluster/kubeconfig
+export KUBECONFIG ?= $(LOCAL_KUBECONFIG)
+ifeq ($(KUBECONFIG),$(LOCAL_KUBECONFIG))
+LOCAL_CLUSTER := cluster-up
+CONTAINER_TOOL ?= buildah --root $(BIN)/images --runroot $(BIN)/images/run
+endif
+CONTAINER_TOOL ?= $(shell docker info >/dev/null 2>&1 && echo docker || echo buildah)
+
+# The images that an installation consists of.
+INSTALLED := docker bundle catalog
+
+.DEFAULT_GOAL := help
+
+##@ Main
+
+.PHONY: demo
+demo: cluster $(INSTALLED:%=%-build) $(INSTALLED:%=%-push) ## From a bare machine to an answer: cluster, OLM, Subscription, an Echo and its answer.
+	test/demo.sh
+
+.PHONY: test
+test: ## Everything that must pass, layer by layer.
+	@for layer in verify lint unit integration bundle-check cluster-test e2e $(if $(LOCAL_CLUSTER),cluster-down); do \
+		printf '\n\033[1m== make %s\033[0m\n' $$layer; start=$$SECONDS; \
+		$(MAKE) --no-print-directory $$layer; \
+		echo "== make $$layer: passed in $$((SECONDS-start)) s"; \
+	done; \
+	echo "Everything passed in $$SECONDS s."
+
+.PHONY: help
+help: ## This list.
+	@awk 'BEGIN {FS = ":.*##"; printf "Usage: make \033[36m<target>\033[0m\n"} \
+		/^[a-zA-Z0-9_-]+:.*?##/ {printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2} \
+		/^##@/ {printf "\n\033[1m%s\033[0m\n", substr($$0, 5)}' $(MAKEFILE_LIST)
+
+##@ Development
+
+.PHONY: manifests
+manifests: bin/controller-gen ## Generate the CRD and the operator's roles.
+	controller-gen crd rbac:roleName=manager-role paths=./... \
+		output:crd:artifacts:config=config/crd/bases output:rbac:artifacts:config=config/rbac
+
+.PHONY: generate
+generate: bin/controller-gen ## Generate the deep copy functions.
+	controller-gen object paths=./api/...
+
+.PHONY: docs
+docs: bin/crd-ref-docs ## Generate the API reference.
+	crd-ref-docs --source-path api/v1 --config docs/crd-ref-docs.yaml --renderer markdown --output-path docs/api.md
+
+.PHONY: version
+version: # Print the version, for scripts.
+	@echo $(VERSION)
+
+.PHONY: fmt
+fmt: bin/golangci-lint ## Format the Go code.
+	golangci-lint fmt ./...
+
+# The tests that are Go modules of their own.
+TEST_MODULES := cluster
+
+.PHONY: lint
+lint: bin/golangci-lint ## Lint the Go code.
+	golangci-lint run ./...
+	for module in $(TEST_MODULES); do (cd test/$$module && golangci-lint run --config ../../.golangci.yml --disable gosec ./...); done
+
+.PHONY: build
+build: ## Build the operator for this machine.
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -o bin/manager ./cmd
+
+.PHONY: run
+run: install ## Run the operator on this machine against the current kubeconfig.
+	RELATED_IMAGE_HTTP_ECHO=$(HTTP_ECHO_IMG) go run -buildvcs=false ./cmd --zap-devel
+
+##@ Tests
+
+PURE := ./api/... ./cmd/... ./internal/children/... ./internal/status/...
+
+.PHONY: unit
+unit: ## Test what needs no API server; the shapes and the status to at least 95 %.
+	go test -race $(PURE)
+	@go test -coverprofile=bin/unit.cover ./internal/children/... ./internal/status/... >/dev/null
+	@$(call covered,bin/unit.cover,95)
+
+.PHONY: integration
+integration: bin/kube-apiserver bin/etcd ## Test the controller on a real API server; at least 85 %.
+	KUBEBUILDER_ASSETS=$(BIN) go test -race -timeout 15m -coverprofile=bin/integration.cover ./internal/controller/...
+	@$(call covered,bin/integration.cover,85)
+
+# $(call covered,<profile>,<per cent>) fails where a coverage profile has less than that.
+covered = go tool cover -func=$(1) | awk '/^total:/ {sub("%","",$$3); printf "coverage %s %% (at least $(2) %%)\n", $$3; exit $$3 < $(2)}'
+
+.PHONY: cluster-test
+cluster-test: cluster-tools ## Test the local cluster: that it comes, goes, and leaves nothing behind.
+	cd test/cluster && go test ./... && go test -tags lifecycle -run Lifecycle -count=1 .
+
+.PHONY: bench
+bench: bin/kube-apiserver bin/etcd ## Measure the two ways to write a child; see docs/adr.
+	KUBEBUILDER_ASSETS=$(BIN) go test -run '^$$' -bench . -benchtime 300x -count 5 ./test/bench
+
+.PHONY: e2e
+e2e: cluster debian-packages bin/operator-sdk images push ## Test the installed operator, end to end through OLM.
+	go test -timeout 30m -count=1 -v ./test/e2e -ginkgo.v
+
+.PHONY: bundle-check
+bundle-check: bin/operator-sdk bin/opm ## Validate bundle and catalog; warnings count as errors.
+	test/bundle-check.sh
+
+.PHONY: verify
+verify: bin/controller-gen bin/kustomize bin/operator-sdk bin/opm bin/crd-ref-docs ## Check that everything generated is current, and every version the same.
+	test/verify.sh
+
+##@ Packaging
+
+CHANNELS ?= candidate-v0,fast-v0,stable-v0
+DEFAULT_CHANNEL ?= stable-v0
+
+# The manifests name published images; this puts those of one's own in their place.
+with_images = sed -e '' $(if $(IMG:$(PUBLISHED):v$(VERSION)=),-e 's|$(PUBLISHED)[:@][^ ]*|$(IMG)|')
+OWN_PLACE := $(PUBLISHED:$(IMAGE_TAG_BASE)=)
+
+.PHONY: bundle
+bundle: manifests generate bin/operator-sdk bin/kustomize ## Generate the bundle.
+	operator-sdk generate kustomize manifests -q
+	rm -rf bundle
+	kustomize build config/manifests | $(with_images) | operator-sdk generate bundle -q --overwrite \
+		--version $(VERSION) --channels $(CHANNELS) --default-channel $(DEFAULT_CHANNEL)
+	sed -i 's/createdAt: .*/createdAt: "$(RELEASE_DATE)"/' bundle/manifests/*.clusterserviceversion.yaml
+	operator-sdk bundle validate bundle
+
+.PHONY: images
+images: $(INSTALLED:%=%-build) ## Build all images.
+
+.PHONY: push
+push: $(INSTALLED:%=%-push) ## Push them, for the local cluster into its own registry.
+
+# buildah serves where there is no engine, and often no registry either: it takes Go, the
+# modules and the build cache from this machine. The same tree makes the same image.
+RELEASE_TIME = $$(date -d $(RELEASE_DATE) +%s)
+ifeq ($(notdir $(firstword $(CONTAINER_TOOL))),buildah)
+HOST_GO = --build-arg GO_IMAGE=scratch --volume /tmp:/tmp \
+	--volume $$(go env GOROOT):/usr/local/go:ro --volume $$(go env GOMODCACHE):/go/pkg/mod \
+	--volume $$(go env GOCACHE):/go/cache --volume /etc/ssl/certs:/etc/ssl/certs:ro
+
+# $(call build_image,<name>,<target of the Dockerfile>,<platforms>,<time>); the platforms
+# one after the other, as the order in the index is part of its digest.
+define build_image
+@echo "Building image $(1) for $(3) ..."
+@$(CONTAINER_TOOL) manifest rm $(1) >/dev/null 2>&1 || $(CONTAINER_TOOL) rmi --force $(1) >/dev/null 2>&1 || true
+@$(CONTAINER_TOOL) manifest create $(1) >/dev/null
+@for platform in $(subst $(comma), ,$(3)); do \
+	image=$$($(CONTAINER_TOOL) build -q --target $(2) --platform $$platform --timestamp $(4) $(HOST_GO) --build-arg VERSION=$(VERSION) .); \
+	$(CONTAINER_TOOL) manifest add $(1) $$image >/dev/null; \
+done
+endef
+build_data = $(CONTAINER_TOOL) build -q --timestamp $(RELEASE_TIME)
+# $(call push_image,<name>,<where>,<flags>), and push_data for an image without platforms
+push_image = $(CONTAINER_TOOL) manifest push -q --all $(3) $(1) docker://$(2)
+push_data = $(CONTAINER_TOOL) push -q $(3) $(1) docker://$(2)
+else
+# An engine keeps images of one platform; one of several goes straight to the registry.
+build_image = docker buildx build $(if $(findstring $(comma),$(3)),--push,--load) --platform $(3) --target $(2) --build-arg VERSION=$(VERSION) -t $(1) .
+build_data = $(CONTAINER_TOOL) build -q
+push_image = $(CONTAINER_TOOL) push $(3) $(1)
+push_data = $(push_image)
+endif
+
+IMAGE_PLATFORMS := linux/$(shell go env GOARCH)
+
+.PHONY: docker-build docker-buildx docker-push
+docker-build: ## Build the operator's image for this machine.
+	$(call build_image,$(IMG),manager,$(IMAGE_PLATFORMS),$(RELEASE_TIME))
+docker-buildx: ## Build the operator's image for every platform.
+	$(call build_image,$(IMG),manager,$(PLATFORMS),$(RELEASE_TIME))
+docker-push: ## Push the operator's image.
+	$(call push,$(IMG),image)
+
+# Bundle and catalog for a place of one's own are made from a copy that names it.
+.PHONY: package
+package:
+	@rm -rf bin/package; mkdir -p bin/package; cp -r bundle bundle.Dockerfile catalog/Dockerfile config/olm bin/package
+	@for file in $$(find bin/package -type f); do $(with_images) $$file | sed 's|$(PUBLISHED)|$(IMAGE_TAG_BASE)|g' >$$file.new; mv $$file.new $$file; done
+export OLM_MANIFESTS := $(if $(OWN_PLACE),bin/package/olm,config/olm)
+
+.PHONY: bundle-build bundle-push
+bundle-build: package ## Build the bundle's image.
+	@echo "Building image $(BUNDLE_IMG) ..."
+	@$(build_data) -f bin/package/bundle.Dockerfile -t $(BUNDLE_IMG) bin/package >/dev/null
+bundle-push: ## Push the bundle's image.
+	$(call push,$(BUNDLE_IMG),data)
+
+# This catalog offers the version of this tree, and nothing else; the published one is in catalog/.
+.PHONY: catalog-build catalog-push
+catalog-build: package bin/opm ## Build the image of a catalog that offers this tree's version.
+	@echo "Building image $(CATALOG_IMG) ..."
+	@mkdir bin/package/echo-operator; { opm init echo-operator --default-channel $(DEFAULT_CHANNEL) -o yaml; \
+	for channel in $(subst $(comma), ,$(CHANNELS)); do printf -- \
+		'---\nschema: olm.channel\npackage: echo-operator\nname: %s\nentries:\n- name: echo-operator.v$(VERSION)\n' $$channel; done; \
+	echo ---; opm render bin/package/bundle --alpha-image-ref-template '$(BUNDLE_IMG)' \
+		--migrate-level bundle-object-to-csv-metadata -o yaml; } >bin/package/echo-operator/catalog.yaml
+	@$(build_data) -f bin/package/Dockerfile -t $(CATALOG_IMG) bin/package >/dev/null
+catalog-push: ## Push the catalog's image.
+	$(call push,$(CATALOG_IMG),data)
+
+# $(call push,<image>,<data or image>) pushes, with PUSH_FLAGS; for the local cluster into
+# its registry, which serves every image under its public name.
+ifdef LOCAL_CLUSTER
+push = @echo "Pushing $(1) ..."; $(call push_$(2),$(1),$$(cat bin/cluster/registry)/$(patsubst ghcr.io/%,%,$(1)),--tls-verify=false)
+else
+push = $(call push_$(2),$(1),$(1),$(PUSH_FLAGS))
+endif
+
+##@ Deployment without OLM
+
+.PHONY: install uninstall
+install: manifests bin/kustomize bin/kubectl ## Install the CRD into the current cluster.
+	kustomize build config/crd | kubectl apply --server-side -f -
+uninstall: bin/kustomize bin/kubectl ## Remove the CRD, and with it every Echo.
+	kustomize build config/crd | kubectl delete --ignore-not-found -f -
+
+.PHONY: deploy undeploy
+deploy: manifests bin/kustomize bin/kubectl ## Install CRD and operator.
+	kustomize build config/default | $(with_images) | kubectl apply --server-side -f -
+undeploy: bin/kustomize bin/kubectl ## Remove operator and CRD, and with it every Echo.
+	kustomize build config/default | kubectl delete --ignore-not-found -f -
+
+##@ Local cluster
+
+CLUSTER_TOOLS := catalog containerd containerd-shim-runc-v2 copy-content coredns cpb etcd grpc-health-probe http-echo \
+	kube-apiserver kube-controller-manager kube-proxy kube-scheduler kubectl kubelet local-cluster nginx olm opm \
+	package-server pause
+
+.PHONY: cluster cluster-up cluster-olm-v1 cluster-down
+cluster: $(LOCAL_CLUSTER)
+cluster-up: cluster-tools ## Start a disposable Kubernetes with OLM.
+	local-cluster up
+cluster-olm-v1: cluster-up $(addprefix bin/,catalogd operator-controller olm-v1-crds.yaml) ## Add OLM v1 to it.
+	local-cluster olm-v1
+cluster-down: ## Stop it; nothing stays behind but the files in bin/.
+	@if [ -x bin/local-cluster ]; then local-cluster down; fi
+
+.PHONY: cluster-tools
+cluster-tools: debian-packages $(CLUSTER_TOOLS:%=bin/%) # Everything that the local cluster is made of.
+
+##@ Tools
+
+# A tool is built from the module file that pins it and all that it is made of: once, and
+# again when that file changes.
+# $(call build,<module file>,<flags>,<packages>)
+define build
+@echo "Building $(1) ..."
+@start=$$SECONDS; mkdir -p bin; \
+CGO_ENABLED=0 go build -modfile=tools/$(1).mod -trimpath $(2) $(or $(3),-o bin/ tool); \
+touch $@; echo "Built $(1) in $$((SECONDS-start)) s"
+endef
+
+# $(call set,<package>,<variable>=<value> ...) stamps variables, as the projects' own releases do.
+set = $(foreach v,$(2),-X $(1).$(v))
+
+# $(call pinned,<module file>,<module>) is the version that the module file requires.
+pinned = $(shell awk '{sub("^require ", "")} $$1 == "$(2)" && $$2 ~ "^v" {print $$2; exit}' tools/$(1).mod)
+
+bin/controller-gen: tools/controller-gen.mod tools/controller-gen.sum
+	$(call build,controller-gen,-ldflags "-s -w")
+
+bin/kustomize: tools/kustomize.mod tools/kustomize.sum
+	$(call build,kustomize,-ldflags "-s -w")
+
+bin/crd-ref-docs: tools/crd-ref-docs.mod tools/crd-ref-docs.sum
+	$(call build,crd-ref-docs,-ldflags "-s -w")
+
+bin/golangci-lint: tools/golangci-lint.mod tools/golangci-lint.sum
+	$(call build,golangci-lint,-ldflags "-s -w")
+
+bin/operator-sdk: tools/operator-sdk.mod tools/operator-sdk.sum
+	$(call build,operator-sdk,-tags containers_image_openpgp -ldflags "-s -w \
+		$(call set,github.com/operator-framework/operator-sdk/internal/version,$(addsuffix =$(SDK_VERSION),Version GitVersion ImageVersion))",-o $@ github.com/operator-framework/operator-sdk/cmd/operator-sdk)
+
+bin/opm: tools/opm.mod tools/opm.sum
+	$(call build,opm,-tags containers_image_openpgp$(comma)json1 -ldflags "-s -w \
+		$(call set,github.com/operator-framework/operator-registry/cmd/opm/version,opmVersion=$(OPM_VERSION))")
+
+bin/etcd: tools/etcd.mod tools/etcd.sum
+	$(call build,etcd,-ldflags "-s -w",-o bin/etcd go.etcd.io/etcd/server/v3)
+
+KUBERNETES := kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl
+$(KUBERNETES:%=bin/%) &: tools/kubernetes.mod tools/kubernetes.sum
+	$(call build,kubernetes,-ldflags "-s -w $(foreach p,k8s.io/component-base/version k8s.io/client-go/pkg/version,\
+		$(call set,$(p),gitVersion=$(KUBERNETES_VERSION) gitMajor=1 gitMinor=$(word 2,$(subst ., ,$(KUBERNETES_VERSION)))))")
+
+bin/containerd bin/containerd-shim-runc-v2 &: tools/containerd.mod tools/containerd.sum
+	$(call build,containerd,-ldflags "-s -w $(call set,github.com/containerd/containerd/v2/version,Version=$(CONTAINERD_VERSION))")
+
+OLM := olm catalog package-server copy-content cpb
+$(OLM:%=bin/%) &: tools/olm.mod tools/olm.sum
+	$(call build,olm,-ldflags "-s -w")
+
+bin/catalogd bin/operator-controller &: tools/olm-v1.mod tools/olm-v1.sum
+	$(call build,olm-v1,-tags containers_image_openpgp -ldflags "-s -w \
+		$(call set,$(OLM_V1)/internal/shared/version,version=$(OLM_V1_VERSION))")
+
+bin/olm-v1-crds.yaml: bin/catalogd
+	cat $$(go list -modfile=tools/olm-v1.mod -m -f '{{.Dir}}' $(OLM_V1))/config/base/*/crd/bases/*.yaml >$@
+
+bin/grpc-health-probe: tools/grpc-health-probe.mod tools/grpc-health-probe.sum
+	$(call build,grpc-health-probe,-ldflags "-s -w")
+
+bin/http-echo: tools/http-echo.mod tools/http-echo.sum
+	$(call build,http-echo,-ldflags "-s -w")
+
+# The local cluster is a Go module of its own, so that none of it reaches the operator's.
+CLUSTER_SOURCES := $(shell find test/cluster -type f -not -name '*_test.go' -not -name '*.md' 2>/dev/null)
+bin/local-cluster: $(CLUSTER_SOURCES)
+	$(call build_cluster,.)
+bin/coredns bin/pause: bin/%: $(CLUSTER_SOURCES)
+	$(call build_cluster,./images/$*)
+build_cluster = @echo "Building $(@F) ..."; cd test/cluster && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w" -o $(CURDIR)/$@ $(1)
+
+# Only the program of Debian's nginx: to install the package would start a web server here.
+bin/nginx: | debian-packages
+	@echo "Unpacking nginx ..."; d=$$(mktemp -d); cd $$d; apt-get -o APT::Sandbox::User=root download -qq nginx; dpkg-deb -x nginx_*.deb .; \
+	install usr/sbin/nginx $(CURDIR)/$@; rm -rf $$d
+
+comma := ,
+KUBERNETES_VERSION = $(call pinned,kubernetes,k8s.io/kubernetes)
+CONTAINERD_VERSION = $(call pinned,containerd,github.com/containerd/containerd/v2)
+SDK_VERSION = $(call pinned,operator-sdk,github.com/operator-framework/operator-sdk)
+OLM_V1 := github.com/operator-framework/operator-controller
+OLM_V1_VERSION = $(call pinned,olm-v1,$(OLM_V1))
+OPM_VERSION = $(call pinned,opm,github.com/operator-framework/operator-registry)
+
+DEBIAN_PACKAGES := runc iptables iproute2 conntrack containernetworking-plugins buildah docker-registry busybox-static skopeo chromium
+.PHONY: debian-packages
+debian-packages:
+	@if ! dpkg -s $(DEBIAN_PACKAGES) >/dev/null 2>&1; then \
+		echo "Installing Debian packages: $(DEBIAN_PACKAGES) ..."; \
+		apt-get update -qq; \
+		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(DEBIAN_PACKAGES) >/dev/null; \
+	fi
