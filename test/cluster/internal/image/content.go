@@ -1,0 +1,103 @@
+package image
+
+import (
+	"fmt"
+	"os/exec"
+	"path"
+	"strings"
+)
+
+// busybox is Debian's static build: the shell, and the applets, of every image
+// that needs one.
+const busybox = "/bin/busybox"
+
+const passwd = `root:x:0:0:root:/:/bin/sh
+nginx:x:101:101:nginx:/nonexistent:/bin/false
+nobody:x:65534:65534:nobody:/nonexistent:/bin/false
+`
+
+const group = `root:x:0:
+nginx:x:101:
+nogroup:x:65534:
+`
+
+// nginxConf keeps to what the published unprivileged image does: port 8080, and
+// nothing written outside of /tmp.
+const nginxConf = `worker_processes auto;
+pid /tmp/nginx.pid;
+error_log /dev/stderr notice;
+
+events {
+    worker_connections 1024;
+}
+
+http {
+    client_body_temp_path /tmp/client_temp;
+    proxy_temp_path /tmp/proxy_temp;
+    fastcgi_temp_path /tmp/fastcgi_temp;
+    uwsgi_temp_path /tmp/uwsgi_temp;
+    scgi_temp_path /tmp/scgi_temp;
+
+    types {
+        text/html html;
+        text/css css;
+        text/plain txt;
+        application/javascript js;
+        application/json json;
+        image/png png;
+        image/svg+xml svg;
+    }
+    default_type application/octet-stream;
+    access_log /dev/stdout;
+
+    server {
+        listen 8080;
+        root /usr/share/nginx/html;
+        index index.html;
+    }
+}
+`
+
+const nginxPage = `<!DOCTYPE html>
+<html>
+<head><title>Welcome to nginx!</title></head>
+<body><h1>Welcome to nginx!</h1></body>
+</html>
+`
+
+// busyboxApplets is the program and a link to it for each of its applets.
+func busyboxApplets() ([]File, error) {
+	output, err := exec.Command(busybox, "--list").Output()
+	if err != nil {
+		return nil, fmt.Errorf("list the applets of %s: %w", busybox, err)
+	}
+	files := []File{program("/bin/busybox", busybox)}
+	for applet := range strings.FieldsSeq(string(output)) {
+		if applet != "busybox" {
+			files = append(files, link(path.Join("/bin", applet), "busybox"))
+		}
+	}
+	return files, nil
+}
+
+// withLibraries adds the shared libraries that a program loads, where ldd finds
+// them on the host.
+func withLibraries(file File) ([]File, error) {
+	output, err := exec.Command("ldd", file.Source).Output()
+	if err != nil {
+		return nil, fmt.Errorf("list the libraries of %s: %w", file.Source, err)
+	}
+	files := []File{file}
+	for line := range strings.Lines(string(output)) {
+		// "name => /path (address)", or "/path (address)" for the loader itself.
+		for field := range strings.FieldsSeq(line) {
+			if path.IsAbs(field) {
+				files = append(files, program(field, field))
+			}
+		}
+		if strings.Contains(line, "not found") {
+			return nil, fmt.Errorf("%s lacks a library: %s", file.Source, strings.TrimSpace(line))
+		}
+	}
+	return files, nil
+}

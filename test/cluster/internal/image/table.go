@@ -1,0 +1,120 @@
+package image
+
+import (
+	"path/filepath"
+	"slices"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// Image is an image that stands in for a published one, under its name.
+type Image struct {
+	Name   string
+	Files  []File
+	Config v1.Config
+}
+
+// table lists every image that the cluster itself and the project's tests refer
+// to. Programs come from the project's bin directory, the rest from Debian.
+func table(binDir string) ([]Image, error) {
+	bin := func(name string) string { return filepath.Join(binDir, name) }
+	shell := program("/bin/sh", busybox)
+
+	applets, err := busyboxApplets()
+	if err != nil {
+		return nil, err
+	}
+	nginx, err := withLibraries(program("/usr/sbin/nginx", bin("nginx")))
+	if err != nil {
+		return nil, err
+	}
+
+	return []Image{
+		{
+			Name:   "registry.k8s.io/pause:3.10.1",
+			Files:  []File{program("/pause", bin("pause"))},
+			Config: v1.Config{Entrypoint: []string{"/pause"}, User: "65535:65535"},
+		},
+		{
+			Name:   "docker.io/coredns/coredns:v1.14.3",
+			Files:  []File{program("/coredns", bin("coredns"))},
+			Config: v1.Config{Entrypoint: []string{"/coredns"}, User: "65532:65532", WorkingDir: "/"},
+		},
+		{
+			Name: "quay.io/operator-framework/olm:v0.46.0",
+			Files: []File{
+				program("/bin/olm", bin("olm")),
+				program("/bin/catalog", bin("catalog")),
+				program("/bin/package-server", bin("package-server")),
+				program("/bin/copy-content", bin("copy-content")),
+				program("/bin/cpb", bin("cpb")),
+				// Jobs that unpack a bundle copy cpb to where the bundle can run it.
+				program("/bin/cp", busybox),
+			},
+			Config: v1.Config{Entrypoint: []string{"/bin/olm"}, Env: []string{"PATH=/bin"}, User: "1001"},
+		},
+		{
+			Name: "quay.io/operator-framework/opm:v1.74.0",
+			Files: []File{
+				program("/bin/opm", bin("opm")),
+				program("/bin/grpc_health_probe", bin("grpc-health-probe")),
+				shell,
+				text("/etc/nsswitch.conf", "hosts: files dns\n"),
+				tmp(),
+			},
+			Config: v1.Config{Entrypoint: []string{"/bin/opm"}, Env: []string{"PATH=/bin"}, User: "1001"},
+		},
+		{
+			Name:   "quay.io/operator-framework/scorecard-untar:v1.42.2",
+			Files:  append(slices.Clone(applets), tmp()),
+			Config: v1.Config{Env: []string{"PATH=/bin"}, User: "1001"},
+		},
+		{
+			Name:   "docker.io/library/busybox:1.37",
+			Files:  append(slices.Clone(applets), text("/etc/passwd", passwd), text("/etc/group", group), tmp()),
+			Config: v1.Config{Cmd: []string{"sh"}, Env: []string{"PATH=/bin"}},
+		},
+		{
+			Name:  "docker.io/hashicorp/http-echo:1.0.0",
+			Files: []File{program("/http-echo", bin("http-echo"))},
+			Config: v1.Config{
+				Entrypoint:   []string{"/http-echo"},
+				Env:          []string{"PATH=/", "ECHO_TEXT=hello-world"},
+				ExposedPorts: map[string]struct{}{"5678/tcp": {}},
+				User:         "65532",
+			},
+		},
+		{
+			Name: "docker.io/nginxinc/nginx-unprivileged:1.28",
+			Files: append(nginx,
+				shell,
+				script("/docker-entrypoint.sh", "#!/bin/sh\nexec \"$@\"\n"),
+				text("/etc/nginx/nginx.conf", nginxConf),
+				text("/usr/share/nginx/html/index.html", nginxPage),
+				text("/etc/passwd", passwd),
+				text("/etc/group", group),
+				tmp(),
+			),
+			Config: v1.Config{
+				Entrypoint:   []string{"/docker-entrypoint.sh"},
+				Cmd:          []string{"nginx", "-g", "daemon off;"},
+				Env:          []string{"PATH=/usr/sbin:/bin"},
+				ExposedPorts: map[string]struct{}{"8080/tcp": {}},
+				StopSignal:   "SIGQUIT",
+				User:         "101",
+			},
+		},
+	}, nil
+}
+
+// olmV1Table lists the images of OLM v1, which not every cluster runs.
+func olmV1Table(binDir string) []Image {
+	of := func(name string) Image {
+		return Image{
+			Name:   "quay.io/operator-framework/" + name + ":v1.2.0",
+			Files:  []File{program("/"+name, filepath.Join(binDir, name))},
+			Config: v1.Config{Entrypoint: []string{"/" + name}, User: "65532:65532", WorkingDir: "/"},
+		}
+	}
+	return []Image{of("catalogd"), of("operator-controller")}
+}

@@ -1,0 +1,66 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// check is a condition of the cluster: the arguments of `kubectl wait`.
+type check []string
+
+// The cluster is up when all of these hold; the last, where OLM v1 was asked for.
+var (
+	nodeReady = []check{
+		{"--for=create", "node/local-cluster"},
+		{"--for=condition=Ready", "node/local-cluster"},
+	}
+	dnsReady = []check{
+		{"--for=condition=Available", "--namespace=kube-system", "deployment/coredns"},
+	}
+	olmReady = []check{
+		{"--for=condition=Available", "--namespace=olm", "deployment/olm-operator", "deployment/catalog-operator"},
+		{"--for=jsonpath={.status.phase}=Succeeded", "--namespace=olm", "clusterserviceversion/packageserver"},
+		{"--for=condition=Available", "apiservice/v1.packages.operators.coreos.com"},
+	}
+	olmV1Ready = []check{
+		{"--for=condition=Available", "--namespace=olmv1-system", "deployment/catalogd", "deployment/operator-controller"},
+	}
+)
+
+// wait waits for all checks in turn. A timeout of zero looks once.
+func (c *cluster) wait(ctx context.Context, timeout time.Duration, checks ...check) error {
+	for _, check := range checks {
+		args := append([]string{"wait", "--timeout=" + timeout.String()}, check...)
+		if err := c.kubectl(ctx, "", args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// apply applies a stream of manifests on the server's side: OLM's definitions
+// are too large for the annotation that kubectl would otherwise keep.
+func (c *cluster) apply(ctx context.Context, manifests string) error {
+	return c.kubectl(ctx, manifests,
+		"apply", "--server-side", "--force-conflicts", "--field-manager=local-cluster", "--filename=-")
+}
+
+func (c *cluster) kubectl(ctx context.Context, stdin string, args ...string) error {
+	common := []string{"--kubeconfig=" + c.dir.Kubeconfig(), "--cache-dir=" + c.dir.KubectlCache()}
+	cmd := exec.CommandContext(ctx, filepath.Join(c.binDir, "kubectl"), append(common, args...)...)
+	cmd.Stdin = strings.NewReader(stdin)
+	output, err := cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(output)))
+	}
+	return nil
+}
