@@ -11,6 +11,7 @@ import (
 	"os"
 	"time"
 
+	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -69,6 +70,11 @@ func newManager(ctx context.Context, restConfig *rest.Config, s settings) (manag
 	}).SetupWithManager(ctx, mgr); err != nil {
 		return nil, fmt.Errorf("set up the controller: %w", err)
 	}
+	if s.operatorCondition != nil {
+		if err := (&controller.UpgradeableReconciler{Condition: *s.operatorCondition}).SetupWithManager(ctx, mgr); err != nil {
+			return nil, fmt.Errorf("set up the report to OLM: %w", err)
+		}
+	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return nil, fmt.Errorf("set up the health check: %w", err)
 	}
@@ -80,7 +86,7 @@ func newManager(ctx context.Context, restConfig *rest.Config, s settings) (manag
 
 func managerOptions(s settings) manager.Options {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, echov1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, echov1.AddToScheme, operatorsv2.AddToScheme} {
 		if err := add(scheme); err != nil {
 			panic(err) // Constant lists of types that collide: a programming error.
 		}

@@ -11,6 +11,7 @@ import (
 	"unicode"
 
 	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 )
 
@@ -21,6 +22,11 @@ const (
 	// serverImageVariable names the default server image. OLM reads variables of this
 	// prefix to know which images a disconnected cluster has to mirror.
 	serverImageVariable = "RELATED_IMAGE_HTTP_ECHO"
+	// conditionVariable names the OperatorCondition by which OLM is told when not to
+	// upgrade. OLM sets it; OLM v1, which knows none, does not.
+	conditionVariable = "OPERATOR_CONDITION_NAME"
+	// ownNamespaceVariable is the operator's own namespace, which has the OperatorCondition.
+	ownNamespaceVariable = "POD_NAMESPACE"
 )
 
 // The flags that take an address.
@@ -34,6 +40,8 @@ const (
 type settings struct {
 	namespaces              []string
 	serverImage             string
+	ownNamespace            string
+	operatorCondition       *types.NamespacedName
 	metricsAddress          string
 	healthAddress           string
 	pprofAddress            string
@@ -83,8 +91,15 @@ func parseSettings(args []string, getenv func(string) string) (settings, error) 
 	}
 	s.serverImage = getenv(serverImageVariable)
 	if s.serverImage == "" || strings.ContainsFunc(s.serverImage, unicode.IsSpace) {
-		return s, fmt.Errorf("%s is %q: it must name the default server image, as in docker.io/hashicorp/http-echo:1.0.0",
+		return s, fmt.Errorf("%s is %q: it must name the default server image, as in ghcr.io/kkloud-io/echo-operator-http-echo:1.0.0",
 			serverImageVariable, s.serverImage)
+	}
+	s.ownNamespace = getenv(ownNamespaceVariable)
+	if name := getenv(conditionVariable); name != "" {
+		s.operatorCondition = &types.NamespacedName{Namespace: s.ownNamespace, Name: name}
+		if s.ownNamespace == "" {
+			return s, fmt.Errorf("%s is empty: it must be the operator's own namespace, as %s is set", ownNamespaceVariable, conditionVariable)
+		}
 	}
 	namespaces, err := parseNamespaces(getenv(namespacesVariable))
 	s.namespaces = namespaces

@@ -44,6 +44,16 @@ func TestWatchNamespace(t *testing.T) {
 	}
 }
 
+func TestOperatorCondition(t *testing.T) {
+	s, err := parseSettings(nil, env(image, "OPERATOR_CONDITION_NAME=echo-operator.v1.2.3", "POD_NAMESPACE=operators"))
+	if err != nil || s.operatorCondition == nil || s.operatorCondition.String() != "operators/echo-operator.v1.2.3" {
+		t.Errorf("got %v, %v", s.operatorCondition, err)
+	}
+	if s, err = parseSettings(nil, env(image, "POD_NAMESPACE=operators")); err != nil || s.operatorCondition != nil {
+		t.Errorf("without OLM: got %v, %v", s.operatorCondition, err)
+	}
+}
+
 // TestOneClearLine: a bad setting is named in one line that says what is allowed.
 func TestOneClearLine(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -51,10 +61,11 @@ func TestOneClearLine(t *testing.T) {
 		env  []string
 		want []string
 	}{
-		"no image":       {nil, nil, []string{`RELATED_IMAGE_HTTP_ECHO is ""`, "docker.io/"}},
+		"no image":       {nil, nil, []string{`RELATED_IMAGE_HTTP_ECHO is ""`, "ghcr.io/"}},
 		"blank image":    {nil, []string{"RELATED_IMAGE_HTTP_ECHO= "}, []string{`RELATED_IMAGE_HTTP_ECHO is " "`}},
 		"bad namespace":  {nil, []string{image, "WATCH_NAMESPACE=a,B"}, []string{"WATCH_NAMESPACE", `"B"`, "commas"}},
 		"gap in list":    {nil, []string{image, "WATCH_NAMESPACE=a,,b"}, []string{"WATCH_NAMESPACE", `""`}},
+		"no namespace":   {nil, []string{image, "OPERATOR_CONDITION_NAME=c"}, []string{"POD_NAMESPACE", "OPERATOR_CONDITION_NAME"}},
 		"unknown flag":   {[]string{"--colour"}, []string{image}, []string{"-colour"}},
 		"argument":       {[]string{"start"}, []string{image}, []string{`"start"`, "only flags"}},
 		"no workers":     {[]string{"--max-concurrent-reconciles=0"}, []string{image}, []string{"--max-concurrent-reconciles", "1 or more"}},

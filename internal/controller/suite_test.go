@@ -14,8 +14,11 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
+	"github.com/operator-framework/api/crds"
+	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -72,6 +75,7 @@ var _ = BeforeSuite(func() {
 	scheme = runtime.NewScheme()
 	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
 	Expect(echov1.AddToScheme(scheme)).To(Succeed())
+	Expect(operatorsv2.AddToScheme(scheme)).To(Succeed())
 
 	directory := GinkgoT().TempDir()
 	audit = newAuditLog(directory)
@@ -79,6 +83,7 @@ var _ = BeforeSuite(func() {
 		Scheme:                scheme,
 		CRDDirectoryPaths:     []string{filepath.Join("..", "..", "config", "crd", "bases")},
 		ErrorIfCRDPathMissing: true,
+		CRDs:                  []*apiextensionsv1.CustomResourceDefinition{crds.OperatorCondition()},
 	}
 	environment.ControlPlane.GetAPIServer().Configure().
 		Append("audit-policy-file", audit.policy).
@@ -164,6 +169,11 @@ func awaitAllowed(spec authorizationv1.SubjectAccessReviewSpec) {
 // startOperator runs the operator for the namespaces, or for all, until stop is called or
 // the spec ends.
 func startOperator(namespaces ...string) (stop func()) {
+	return startOperatorUnderOLM(client.ObjectKey{}, namespaces...)
+}
+
+// startOperatorUnderOLM runs the operator as OLM does, with an OperatorCondition.
+func startOperatorUnderOLM(condition client.ObjectKey, namespaces ...string) (stop func()) {
 	clientOptions := ClientOptions(namespaces)
 	mgr, err := ctrl.NewManager(operator, ctrl.Options{
 		Scheme:     scheme,
@@ -181,6 +191,10 @@ func startOperator(namespaces ...string) (stop func()) {
 		// One worker, so that an Echo that blocks would be noticed by the others.
 		MaxConcurrentReconciles: 1,
 	}).SetupWithManager(ctx, mgr)).To(Succeed())
+	if condition.Name != "" {
+		Expect((&UpgradeableReconciler{Condition: condition}).SetupWithManager(ctx, mgr)).To(Succeed())
+	}
+
 	return start(mgr)
 }
 

@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
@@ -53,6 +54,13 @@ func Of(echo *echov1.Echo, observed Observation) echov1.EchoStatus {
 		status.Conditions = append(status.Conditions, condition)
 	}
 	return status
+}
+
+// RolloutInFlight tells whether the status speaks of a rollout that goes on and is expected
+// to end by itself. One that has failed waits for somebody, for as long as it takes.
+func RolloutInFlight(status echov1.EchoStatus) bool {
+	return meta.IsStatusConditionTrue(status.Conditions, echov1.ConditionProgressing) &&
+		!meta.IsStatusConditionTrue(status.Conditions, echov1.ConditionDegraded)
 }
 
 func conditions(echo *echov1.Echo, observed Observation, pods appsv1.DeploymentStatus) []metav1.Condition {

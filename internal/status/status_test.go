@@ -169,6 +169,22 @@ func TestOfNamesTheEndpoint(t *testing.T) {
 	}
 }
 
+func TestRolloutInFlight(t *testing.T) {
+	refused := Observation{Refused: []Failure{{"Conflict", "one"}}}
+	for name, test := range map[string]struct {
+		observed Observation
+		want     bool
+	}{
+		"begins":     {Observation{}, true},
+		"has ended":  {Observation{Deployment: deployment(2, 2, 2, 2), HasService: true}, false},
+		"has failed": {refused, false},
+	} {
+		if got := RolloutInFlight(Of(newEcho(), test.observed)); got != test.want {
+			t.Errorf("%s: got %v, want %v", name, got, test.want)
+		}
+	}
+}
+
 func TestOfPod(t *testing.T) {
 	running := crashed(waiting("p", "", ""), 2, 1, "")
 	running.Status.ContainerStatuses[0].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}

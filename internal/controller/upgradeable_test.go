@@ -1,0 +1,88 @@
+package controller
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+)
+
+var _ = Describe("The report to OLM", func() {
+	var condition *operatorsv2.OperatorCondition
+
+	// What OLM makes for an installation.
+	BeforeEach(func() {
+		meta := metav1.ObjectMeta{Namespace: newNamespace(), Name: "echo-operator.v0.0.0"}
+		condition = &operatorsv2.OperatorCondition{ObjectMeta: meta}
+		Expect(admin.Create(ctx, condition)).To(Succeed())
+		Expect(admin.Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{operatorsv2.GroupVersion.Group}, Resources: []string{"operatorconditions"},
+			ResourceNames: []string{meta.Name}, Verbs: []string{"get", "update", "patch"},
+		}}})).To(Succeed())
+		Expect(admin.Create(ctx, &rbacv1.RoleBinding{
+			ObjectMeta: meta,
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: operatorUser}},
+		})).To(Succeed())
+		awaitRight(authorizationv1.ResourceAttributes{
+			Verb: "get", Group: operatorsv2.GroupVersion.Group, Resource: "operatorconditions", Namespace: meta.Namespace, Name: meta.Name,
+		})
+	})
+
+	reported := func() string {
+		if err := admin.Get(ctx, client.ObjectKeyFromObject(condition), condition); err != nil {
+			return err.Error()
+		}
+		upgradeable := meta.FindStatusCondition(condition.Spec.Conditions, operatorsv2.Upgradeable)
+		if upgradeable == nil {
+			return "nothing"
+		}
+		return string(upgradeable.Status) + " " + upgradeable.Reason
+	}
+
+	It("says no while a rollout is in flight, and nothing twice", func() {
+		key := client.ObjectKeyFromObject(condition)
+		namespace := newNamespace()
+		stop := startOperatorUnderOLM(key, namespace)
+		Eventually(reported).Should(Equal("True RolledOut"))
+
+		echo := createEcho(namespace, "hello", func(s *echov1.EchoSpec) { s.Image = neverReady })
+		Eventually(reported).Should(Equal("False RollingOut"))
+		Expect(condition.Spec.Conditions[0].Message).To(ContainSubstring(namespace + "/hello"))
+		edit(echo, func(s *echov1.EchoSpec) { s.Image = "" })
+		becomesReady(echo)
+		Eventually(reported).Should(Equal("True RolledOut"))
+
+		By("keeping silent when nothing changed, also after a restart")
+		mark := audit.mark()
+		stop()
+		startOperatorUnderOLM(key, namespace)
+		Consistently(reported).Should(Equal("True RolledOut"))
+		Expect(audit.requests(mark)).NotTo(ContainElement(ContainSubstring("update operatorconditions")))
+
+		By("forgetting an Echo that is deleted in the middle of its rollout")
+		edit(echo, func(s *echov1.EchoSpec) { s.Image = neverReady })
+		Eventually(reported).Should(Equal("False RollingOut"))
+		Expect(admin.Delete(ctx, echo)).To(Succeed())
+		Eventually(reported).Should(Equal("True RolledOut"))
+	})
+
+	It("does not let an Echo that has failed hold up an upgrade", func() {
+		namespace := newNamespace()
+		Expect(admin.Create(ctx, &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "echo-hello"},
+			Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "example.invalid"},
+		})).To(Succeed())
+		startOperatorUnderOLM(client.ObjectKeyFromObject(condition), namespace)
+		Eventually(reported).Should(Equal("True RolledOut"))
+		becomes(createEcho(namespace, "hello"), echov1.ConditionDegraded, metav1.ConditionTrue, echov1.ReasonConflict)
+		Consistently(reported).Should(Equal("True RolledOut"))
+	})
+})
