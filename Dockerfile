@@ -9,6 +9,23 @@ ARG TARGETOS
 ARG TARGETARCH
 ENV GOOS=$TARGETOS GOARCH=$TARGETARCH
 
+FROM build AS build-http-echo
+COPY tools/http-echo.mod go.mod
+COPY tools/http-echo.sum go.sum
+RUN ["/usr/local/go/bin/go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", "/src/http-echo", "tool"]
+
+# The server of every Echo that names no image of its own.
+FROM scratch AS http-echo
+LABEL org.opencontainers.image.title="http-echo" \
+      org.opencontainers.image.description="HashiCorp's http-echo, built from its Go module" \
+      org.opencontainers.image.version=1.0.0 \
+      org.opencontainers.image.source=https://github.com/hashicorp/http-echo \
+      org.opencontainers.image.vendor=kkloud \
+      org.opencontainers.image.licenses=MPL-2.0
+COPY --from=build-http-echo /src/http-echo /http-echo
+USER 65532:65532
+ENTRYPOINT ["/http-echo"]
+
 FROM build AS build-manager
 COPY go.mod go.sum ./
 COPY api api
