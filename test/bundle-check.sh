@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# Validates the bundle . The validators' warnings count as errors.
-# The SDK's validator "multiarch" is not among them, as it looks at images.
+# Validates the bundle and the catalog. The validators' warnings count as errors.
+#
+# The SDK's validator "multiarch" is not among them, as it looks at images:
+# test/multiarch-check.sh runs it where they are built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -47,6 +49,13 @@ for validator in ${validators:?the SDK lists none}; do
 			--optional-values="k8s-version=$kubernetes" --optional-values=index-path=bundle.Dockerfile
 	done
 done
+check "bundle: what OperatorHub's pipeline asks" go -C test/packaging run ./operatorhub -root "$PWD" "$PWD/bin/operatorhub"
+for version in bin/operatorhub/operators/echo-operator/*/; do
+	validate "operatorhub: $(basename "$version"), as the pipeline validates it" "$version" --select-optional name=operatorhub
+	validate "operatorhub: $(basename "$version"), and with its suite" "$version" --select-optional suite=operatorframework
+done
+check "operatorhub: each rule fails where it must" go -C test/packaging test -count=1 ./operatorhub
 check "bundle: examples, descriptions, platforms, images" go test -count=1 ./test/bundle
+check "catalog: a graph without loops or loose ends" opm validate catalog/echo-operator
 
 exit $failed

@@ -4,12 +4,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-sums() { find api config bundle bundle.Dockerfile docs/api.md go.mod go.sum -type f -exec sha256sum {} + | sort -k 2; }
+sums() { find api config bundle bundle.Dockerfile catalog docs/api.md docs/upgrade-graph.md go.mod go.sum -type f -exec sha256sum {} + | sort -k 2; }
 
 before=$(sums)
-make --no-print-directory bundle docs >/dev/null
+make --no-print-directory bundle catalog docs >/dev/null
 go mod tidy
-for module in cluster; do
+for module in cluster packaging; do
 	(cd test/$module && go mod tidy -diff)
 done
 if ! difference=$(diff <(echo "$before") <(sums)); then
@@ -18,10 +18,11 @@ if ! difference=$(diff <(echo "$before") <(sums)); then
 	exit 1
 fi
 
+# A released version is named by the digest of its image.
 version=$(make -s version)
 for file in config/manager/manager.yaml config/manifests/bases/echo-operator.clusterserviceversion.yaml; do
-	grep -Eq "echo-operator:v$version\$" "$file" || {
-		echo "$file does not name version $version, which the Makefile does" >&2
+	grep -Eq "echo-operator(:v$version|@sha256:[0-9a-f]{64})\$" "$file" || {
+		echo "$file names neither version $version, which the Makefile does, nor a digest" >&2
 		exit 1
 	}
 done

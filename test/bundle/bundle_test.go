@@ -18,9 +18,11 @@ import (
 )
 
 const (
-	root    = "../.."
-	csvFile = root + "/bundle/manifests/echo-operator.clusterserviceversion.yaml"
-	crdFile = root + "/bundle/manifests/kkloud.io_echoes.yaml"
+	root         = "../.."
+	csvFile      = root + "/bundle/manifests/echo-operator.clusterserviceversion.yaml"
+	crdFile      = root + "/bundle/manifests/kkloud.io_echoes.yaml"
+	metadataFile = root + "/bundle/metadata/annotations.yaml"
+	templateFile = root + "/catalog/template.yaml"
 )
 
 // Scorecard looks only at the fields that an example sets, and of the status at none.
@@ -122,6 +124,18 @@ func TestPlatformsAreThoseThatAreBuilt(t *testing.T) {
 		}
 	}
 	same(t, "node affinity of the operator", scheduled, built)
+}
+
+func TestCatalogAndBundleAgree(t *testing.T) {
+	csv, metadata := load(t, csvFile)[0], load(t, metadataFile)[0]
+	pkg := list(t, at(t, load(t, templateFile)[0], "entries").([]any)...)[0]
+	icon := list(t, at(t, csv, "spec", "icon").([]any)...)[0]
+	if at(t, pkg, "icon", "base64data") != at(t, icon, "base64data") {
+		t.Error("the icon in the catalog is not that of the bundle")
+	}
+	if at(t, pkg, "defaultChannel") != at(t, metadata, "annotations", "operators.operatorframework.io.bundle.channel.default.v1") {
+		t.Error("the default channel in the catalog is not that of the bundle")
+	}
 }
 
 func podSpec(t *testing.T, csv map[string]any) map[string]any {

@@ -1,0 +1,208 @@
+// Package catalog reads a file-based catalog: which versions it offers, and which follows which.
+package catalog
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/blang/semver/v4"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+const namePrefix = "echo-operator.v"
+
+// Catalog is what a catalog offers.
+type Catalog struct {
+	Channels []Channel
+	// images holds the related images of each bundle, by their names; the bundle's own has none.
+	images map[string]map[string]string
+}
+
+// Channel is one line of upgrades.
+type Channel struct {
+	Name    string
+	Entries []Entry
+}
+
+// Entry is one version in a channel, with the rules that say which versions it follows.
+type Entry struct {
+	Name      string
+	Replaces  string
+	Skips     []string
+	SkipRange string
+}
+
+// Edge is one upgrade that a channel offers.
+type Edge struct {
+	Channel  string
+	From, To semver.Version
+}
+
+// Read reads the catalog in a directory.
+func Read(dir string) (Catalog, error) {
+	catalog := Catalog{images: map[string]map[string]string{}}
+	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+	if err != nil || len(files) == 0 {
+		return catalog, fmt.Errorf("no catalog in %s: %w", dir, err)
+	}
+	for _, file := range files {
+		if err := catalog.read(file); err != nil {
+			return catalog, fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	return catalog, nil
+}
+
+func (c *Catalog) read(file string) error {
+	text, err := os.ReadFile(file) // #nosec G304 -- a file of this repository
+	if err != nil {
+		return err
+	}
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
+	for {
+		var blob struct {
+			Schema, Name  string
+			Entries       []Entry
+			RelatedImages []struct{ Name, Image string }
+		}
+		if err := decoder.Decode(&blob); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		switch blob.Schema {
+		case "olm.channel":
+			c.Channels = append(c.Channels, Channel{blob.Name, blob.Entries})
+			for _, entry := range blob.Entries {
+				if _, err := versionOf(entry.Name); err != nil {
+					return err
+				}
+			}
+		case "olm.bundle":
+			c.images[blob.Name] = map[string]string{}
+			for _, related := range blob.RelatedImages {
+				c.images[blob.Name][related.Name] = related.Image
+			}
+		}
+	}
+}
+
+func versionOf(name string) (semver.Version, error) {
+	version, found := strings.CutPrefix(name, namePrefix)
+	if !found {
+		return semver.Version{}, fmt.Errorf("the bundle %s is not named %sX.Y.Z", name, namePrefix)
+	}
+	return semver.Parse(version)
+}
+
+// Version is the version of an entry, whose name was checked when it was read.
+func (e Entry) Version() semver.Version {
+	return semver.MustParse(strings.TrimPrefix(e.Name, namePrefix))
+}
+
+// Follows tells whether the entry is an upgrade for somebody who has the version.
+func (e Entry) Follows(version semver.Version) bool {
+	name := namePrefix + version.String()
+	if e.Replaces == name || slices.Contains(e.Skips, name) {
+		return true
+	}
+	if e.SkipRange == "" {
+		return false
+	}
+	skipped, err := semver.ParseRange(e.SkipRange)
+	return err == nil && skipped(version)
+}
+
+// Versions returns those that the channel offers, the oldest first.
+func (c Channel) Versions() []semver.Version {
+	var versions []semver.Version
+	for _, entry := range c.Entries {
+		versions = append(versions, entry.Version())
+	}
+	slices.SortFunc(versions, semver.Version.Compare)
+	return versions
+}
+
+// Head is the version that the channel leads to.
+func (c Channel) Head() semver.Version {
+	versions := c.Versions()
+	return versions[len(versions)-1]
+}
+
+// Next returns where the channel leads from a version in one step, the farthest if there are several.
+func (c Channel) Next(from semver.Version) (semver.Version, bool) {
+	next, found := from, false
+	for _, entry := range c.Entries {
+		if entry.Follows(from) && entry.Version().GT(next) {
+			next, found = entry.Version(), true
+		}
+	}
+	return next, found
+}
+
+// Edges returns every upgrade between two versions that some channel offers, in the last of
+// those channels, which is the most stable.
+func (c Catalog) Edges() []Edge {
+	found := map[string]Edge{}
+	for _, channel := range c.Channels {
+		for _, to := range channel.Entries {
+			for _, from := range channel.Versions() {
+				if to.Follows(from) {
+					found[from.String()+" "+to.Name] = Edge{channel.Name, from, to.Version()}
+				}
+			}
+		}
+	}
+	return slices.SortedFunc(maps.Values(found), func(a, b Edge) int {
+		return cmp.Or(a.From.Compare(b.From), a.To.Compare(b.To))
+	})
+}
+
+// Versions returns all versions of the catalog, the oldest first.
+func (c Catalog) Versions() []semver.Version {
+	var versions []semver.Version
+	for name := range c.images {
+		versions = append(versions, Entry{Name: name}.Version())
+	}
+	slices.SortFunc(versions, semver.Version.Compare)
+	return versions
+}
+
+// Offering returns the last of the channels that offer a version, which is the most stable.
+func (c Catalog) Offering(version semver.Version) Channel {
+	var offering Channel
+	for _, channel := range c.Channels {
+		if slices.ContainsFunc(channel.Versions(), version.Equals) {
+			offering = channel
+		}
+	}
+	return offering
+}
+
+// Channel returns the channel of that name; an empty one where there is none.
+func (c Catalog) Channel(name string) Channel {
+	for _, channel := range c.Channels {
+		if channel.Name == name {
+			return channel
+		}
+	}
+	return Channel{}
+}
+
+// Image returns the operator's image in a version.
+func (c Catalog) Image(version semver.Version) string {
+	return c.images[namePrefix+version.String()]["manager"]
+}
+
+// RelatedImages returns all images that a version needs, its bundle included.
+func (c Catalog) RelatedImages(version semver.Version) []string {
+	return slices.Sorted(maps.Values(c.images[namePrefix+version.String()]))
+}

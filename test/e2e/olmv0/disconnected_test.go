@@ -1,0 +1,89 @@
+package olmv0
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	. "github.com/kkloud-io/echo-operator/test/e2e/internal/cluster"
+)
+
+// mirrored is the node's answer to every image: the mirror, and nobody else. It is another
+// name of the local cluster's registry, and a part of it that holds only what is copied there.
+const mirrored = `server = "http://10.244.0.1:5000/v2/mirror"
+override_path = true
+[host."http://10.244.0.1:5000/v2/mirror"]
+override_path = true
+`
+
+const hosts = "/etc/containerd/certs.d/_default/hosts.toml"
+
+var _ = Describe("Disconnected", Label("disconnected"), func() {
+	It("the newest release installs from a mirror that holds its related images and nothing else", func() {
+		published := read("catalog/echo-operator")
+		head := published.Channel("stable-v0").Head()
+
+		By("copying what the catalog lists for it, the catalog, and what OLM needs to read one")
+		registry, err := os.ReadFile(root + "/bin/cluster/registry")
+		Expect(err).NotTo(HaveOccurred())
+		source := "docker://" + strings.TrimSpace(string(registry)) + "/"
+		catalogImage := image + "published"
+		digest := run("skopeo", "inspect", "--tls-verify=false", "--format={{.Digest}}", source+path(catalogImage))
+		catalogImage = strings.TrimSuffix(image, ":") + "@" + strings.TrimSpace(digest)
+		images := append(published.RelatedImages(head), catalogImage,
+			"quay.io/operator-framework/olm:v0.46.0", "quay.io/operator-framework/opm:v1.74.0")
+		for _, image := range images {
+			name, _, _ := strings.Cut(strings.ReplaceAll(path(image), "@", ":"), ":")
+			tag := name + ":copy"
+			if _, version, found := strings.Cut(image, ":v"); found {
+				tag = name + ":v" + version
+			}
+			run("skopeo", "copy", "--quiet", "--all", "--preserve-digests", "--src-tls-verify=false", "--dest-tls-verify=false",
+				source+path(image), source+"mirror/"+tag)
+		}
+
+		By("cutting the node off from all other registries")
+		before := run(root+"/bin/local-cluster", "exec", "--", "cat", hosts)
+		writeHosts(mirrored)
+		DeferCleanup(writeHosts, before)
+
+		serveCatalog(catalogImage)
+		subscribe("stable-v0", "")
+		awaitSucceeded(head.String())
+		NewNamespace("disconnected")
+		Apply("disconnected", `{"apiVersion": "kkloud.io/v1", "kind": "Echo", "metadata": {"name": "hello"}, "spec": {"message": "alone"}}`)
+		WaitReady("disconnected", "hello")
+		ExpectAnswer("disconnected", "hello", "80", Equal("alone\n"))
+
+		By("asking for an image that was not copied")
+		Apply("disconnected", `{"apiVersion": "kkloud.io/v1", "kind": "Echo", "metadata": {"name": "absent"}, "spec": {
+			"message": "m", "image": "docker.io/hashicorp/http-echo:1.0.0"}}`)
+		Eventually(func() string {
+			return Kubectl("-n", "disconnected", "get", "echo", "absent", "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].reason}`)
+		}).Should(Equal("ImagePullFailed"))
+	})
+})
+
+// path is an image's name without the registry.
+func path(image string) string {
+	_, path, _ := strings.Cut(image, "/")
+	return path
+}
+
+func writeHosts(text string) {
+	GinkgoHelper()
+	command := exec.Command(root+"/bin/local-cluster", "exec", "--", "sh", "-c", "cat >"+hosts)
+	command.Stdin = strings.NewReader(text)
+	output, err := command.CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), string(output))
+}
+
+func run(name string, args ...string) string {
+	GinkgoHelper()
+	output, err := exec.Command(name, args...).CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), "%s %v\n%s", name, args, output)
+	return string(output)
+}

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Builds everything that a release consists of twice, from two clones in two directories, and
+# fails where a byte differs. The second has a build cache of its own, which is empty with
+# COLD=1. `make reproducible` calls this.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+here=$PWD
+work=$(mktemp -d)
+trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
+base=ghcr.io/kkloud-io/echo-operator
+
+# build <directory> builds there, and prints a line with a sum for each thing that was built.
+build() {
+	local dir=$1 tool="buildah --root $1/bin/images --runroot $1/bin/images/run" name push
+	git clone -q "$here" "$dir"
+	mkdir "$dir/bin"
+	# The tools are those of this clone. Make takes them for current when they are newer than what they are built from.
+	find "$dir/tools" -exec touch -d 2000-01-01 {} +
+	for name in controller-gen kustomize operator-sdk opm; do ln -s "$here/bin/$name" "$dir/bin"; done
+	make --no-print-directory -C "$dir" CONTAINER_TOOL="$tool" bundle catalog images >"$dir/log" 2>&1 || {
+		tail -20 "$dir/log" >&2
+		return 1
+	}
+	git -C "$dir" diff --stat --exit-code >&2
+	for name in bundle catalog; do
+		echo "$name/ $(cd "$dir/$name" && find . -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum | cut -c1-64)"
+	done
+	for name in "" -http-echo -bundle -catalog; do
+		push="manifest push --all"
+		[[ $name == -bundle || $name == -catalog ]] && push=push
+		# shellcheck disable=SC2086 # several words
+		$tool $push -q --digestfile "$dir/digest" "$($tool images --format '{{.Name}}:{{.Tag}}' | grep "^$base$name:")" "oci:$dir/oci" >&2
+		echo "image${name} $(cut -d: -f2 "$dir/digest")"
+	done
+}
+
+echo "Building in the first clone ..."
+build "$work/first" >"$work/1"
+echo "Building in the second clone, in another directory ..."
+[ -z "${COLD:-}" ] || export GOCACHE=$work/cache
+build "$work/another/second" >"$work/2"
+
+paste -d ' ' "$work/1" "$work/2" | awk '
+	BEGIN {printf "%-16s %-64s %-64s\n", "", "first clone", "second clone"}
+	{printf "%-16s %-64s %-64s %s\n", $1, $2, $4, $2 == $4 ? "same" : "DIFFERENT"; if ($2 != $4) failed = 1}
+	END {exit failed}'
