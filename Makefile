@@ -1,5 +1,5 @@
 # The version that is built and packaged. config/ and bundle/ name it, too: `make verify` compares them.
-VERSION ?= 0.1.0
+VERSION ?= 0.2.0
 # The day of the release: the bundle's createdAt, so that the same tree always makes the same bundle.
 RELEASE_DATE ?= 2026-11-21T00:00:00Z
 
@@ -7,11 +7,12 @@ RELEASE_DATE ?= 2026-11-21T00:00:00Z
 PUBLISHED := ghcr.io/kkloud-io/echo-operator
 IMAGE_TAG_BASE ?= $(PUBLISHED)
 IMG ?= $(IMAGE_TAG_BASE):v$(VERSION)
-HTTP_ECHO_IMG ?= docker.io/hashicorp/http-echo:1.0.0
+HTTP_ECHO_IMG ?= $(IMAGE_TAG_BASE)-http-echo:1.0.0
 BUNDLE_IMG ?= $(IMAGE_TAG_BASE)-bundle:v$(VERSION)
 CATALOG_IMG ?= $(IMAGE_TAG_BASE)-catalog:v$(VERSION)
+export CALLER_IMG ?= $(IMAGE_TAG_BASE)-caller:test
 
-PLATFORMS ?= linux/amd64,linux/arm64,linux/ppc64le,linux/s390x
+PLATFORMS ?= linux/amd64,linux/arm64
 export BUILDAH_ISOLATION ?= chroot
 
 # The same Go everywhere: an image's digest depends on it.
@@ -34,7 +35,7 @@ endif
 CONTAINER_TOOL ?= $(shell docker info >/dev/null 2>&1 && echo docker || echo buildah)
 
 # The images that an installation consists of.
-INSTALLED := docker bundle catalog
+INSTALLED := http-echo docker bundle catalog
 
 .DEFAULT_GOAL := help
 
@@ -46,7 +47,7 @@ demo: cluster $(INSTALLED:%=%-build) $(INSTALLED:%=%-push) ## From a bare machin
 
 .PHONY: test
 test: ## Everything that must pass, layer by layer.
-	@for layer in verify lint unit integration bundle-check cluster-test e2e $(if $(LOCAL_CLUSTER),cluster-down); do \
+	@for layer in verify lint unit integration bundle-check cluster-test e2e $(if $(LOCAL_CLUSTER),e2e-olm-short cluster-down); do \
 		printf '\n\033[1m== make %s\033[0m\n' $$layer; start=$$SECONDS; \
 		$(MAKE) --no-print-directory $$layer; \
 		echo "== make $$layer: passed in $$((SECONDS-start)) s"; \
@@ -83,7 +84,7 @@ fmt: bin/golangci-lint ## Format the Go code.
 	golangci-lint fmt ./...
 
 # The tests that are Go modules of their own.
-TEST_MODULES := cluster
+TEST_MODULES := cluster packaging
 
 .PHONY: lint
 lint: bin/golangci-lint ## Lint the Go code.
@@ -100,7 +101,7 @@ run: install ## Run the operator on this machine against the current kubeconfig.
 
 ##@ Tests
 
-PURE := ./api/... ./cmd/... ./internal/children/... ./internal/status/...
+PURE := ./api/... ./cmd/... ./internal/children/... ./internal/status/... ./test/releases
 
 .PHONY: unit
 unit: ## Test what needs no API server; the shapes and the status to at least 95 %.
@@ -125,16 +126,66 @@ bench: bin/kube-apiserver bin/etcd ## Measure the two ways to write a child; see
 	KUBEBUILDER_ASSETS=$(BIN) go test -run '^$$' -bench . -benchtime 300x -count 5 ./test/bench
 
 .PHONY: e2e
-e2e: cluster debian-packages bin/operator-sdk images push ## Test the installed operator, end to end through OLM.
+e2e: cluster debian-packages bin/operator-sdk images push caller ## Test the installed operator, end to end through OLM.
 	go test -timeout 30m -count=1 -v ./test/e2e -ginkgo.v
+
+# Upgrades are tested with the images of every release, on the local cluster only.
+.PHONY: e2e-olm e2e-olm-short
+e2e-olm: ## Test every upgrade edge and all about the package; half an hour.
+	@for part in e2e-olm-v0 multiarch-check bundle-check-old; do \
+		$(MAKE) --no-print-directory $$part; \
+	done # One after the other: multiarch-check builds the images anew, for every platform.
+	@COLD=1 $(MAKE) --no-print-directory reproducible
+e2e-olm-short: ## Test what of it `make test` has time for: one walk, and the gates.
+	@$(MAKE) --no-print-directory e2e-olm-v0 LABELS='walk || !every-edge && !disconnected'
+	@$(MAKE) --no-print-directory reproducible
+
+LABELS ?=
+.PHONY: e2e-olm-v0 test-catalogs
+e2e-olm-v0: test-catalogs ## Test upgrades, install modes and a mirror by OLM v0.
+	go test -timeout 40m -count=1 -v ./test/e2e/olmv0 -ginkgo.v -ginkgo.label-filter='$(LABELS)'
+test-catalogs: local-only cluster images push caller releases # The catalogs that those tests install from.
+	CONTAINER_TOOL="$(CONTAINER_TOOL)" test/e2e/catalogs.sh
+
+.PHONY: caller
+caller: cluster # The pod that calls Echoes while the tests do something to them.
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -o bin/caller/caller ./test/e2e/caller
+	@$(build_data) -f test/e2e/caller/Dockerfile -t $(CALLER_IMG) bin/caller >/dev/null
+	$(call push,$(CALLER_IMG),data)
+
+.PHONY: local-only
+local-only:
+	@$(if $(LOCAL_CLUSTER),,echo "This needs the registry of the local cluster: unset KUBECONFIG." >&2; exit 1)
+
+.PHONY: reproducible
+reproducible: bin/controller-gen bin/kustomize bin/operator-sdk bin/opm ## Build everything in two clones, and compare every byte.
+	test/reproducible.sh
 
 .PHONY: bundle-check
 bundle-check: bin/operator-sdk bin/opm ## Validate bundle and catalog; warnings count as errors.
 	test/bundle-check.sh
 
+.PHONY: bundle-check-old
+bundle-check-old: bin/sdk-1.36 bin/opm-1.45 ## Validate bundle and catalog with the older tools of OperatorHub's pipeline.
+	cd test/sdk-1.36 && go mod tidy -diff && go vet .
+	sdk-1.36 bundle
+	opm-1.45 validate catalog/echo-operator
+	@echo "The older tools agree."
+
+.PHONY: multiarch-check
+multiarch-check: IMAGE_PLATFORMS = $(PLATFORMS)
+multiarch-check: cluster bin/operator-sdk debian-packages images push ## Compare the platforms of the pushed images with those that the bundle names.
+	test/multiarch-check.sh $$(cat bin/cluster/registry)
+
+.PHONY: crd-check
+crd-check: ## Check that what a released CRD accepted stays valid and unchanged.
+	@echo "Trying some thousand Echoes of each release against today's CRD ..."
+	@GOGC=400 go -C test/packaging test -count=1 ./crdgate # GOGC halves the time
+
 .PHONY: verify
 verify: bin/controller-gen bin/kustomize bin/operator-sdk bin/opm bin/crd-ref-docs ## Check that everything generated is current, and every version the same.
 	test/verify.sh
+	@$(MAKE) --no-print-directory crd-check
 
 ##@ Packaging
 
@@ -142,7 +193,8 @@ CHANNELS ?= candidate-v0,fast-v0,stable-v0
 DEFAULT_CHANNEL ?= stable-v0
 
 # The manifests name published images; this puts those of one's own in their place.
-with_images = sed -e '' $(if $(IMG:$(PUBLISHED):v$(VERSION)=),-e 's|$(PUBLISHED)[:@][^ ]*|$(IMG)|')
+with_images = sed -e '' $(if $(IMG:$(PUBLISHED):v$(VERSION)=),-e 's|$(PUBLISHED)[:@][^ ]*|$(IMG)|') \
+	$(if $(OWN_PLACE),-e 's|$(PUBLISHED)-http-echo[:@][^ ]*|$(HTTP_ECHO_IMG)|')
 OWN_PLACE := $(PUBLISHED:$(IMAGE_TAG_BASE)=)
 
 .PHONY: bundle
@@ -153,6 +205,12 @@ bundle: manifests generate bin/operator-sdk bin/kustomize ## Generate the bundle
 		--version $(VERSION) --channels $(CHANNELS) --default-channel $(DEFAULT_CHANNEL)
 	sed -i 's/createdAt: .*/createdAt: "$(RELEASE_DATE)"/' bundle/manifests/*.clusterserviceversion.yaml
 	operator-sdk bundle validate bundle
+
+.PHONY: operatorhub operatorhub-all
+operatorhub: ## Write what a pull request to OperatorHub carries for this version, and check it.
+	go -C test/packaging run ./operatorhub -root $(CURDIR) $(BIN)/operatorhub
+operatorhub-all: ## Write that for every release, and check it.
+	go -C test/packaging run ./operatorhub -all -root $(CURDIR) $(BIN)/operatorhub
 
 .PHONY: images
 images: $(INSTALLED:%=%-build) ## Build all images.
@@ -180,6 +238,8 @@ define build_image
 done
 endef
 build_data = $(CONTAINER_TOOL) build -q --timestamp $(RELEASE_TIME)
+# The manifests always name its digest, which is that of the image for every platform.
+HTTP_ECHO_PLATFORMS = $(PLATFORMS)
 # $(call push_image,<name>,<where>,<flags>), and push_data for an image without platforms
 push_image = $(CONTAINER_TOOL) manifest push -q --all $(3) $(1) docker://$(2)
 push_data = $(CONTAINER_TOOL) push -q $(3) $(1) docker://$(2)
@@ -189,9 +249,11 @@ build_image = docker buildx build $(if $(findstring $(comma),$(3)),--push,--load
 build_data = $(CONTAINER_TOOL) build -q
 push_image = $(CONTAINER_TOOL) push $(3) $(1)
 push_data = $(push_image)
+HTTP_ECHO_PLATFORMS = $(IMAGE_PLATFORMS)
 endif
 
-IMAGE_PLATFORMS := linux/$(shell go env GOARCH)
+# A digest that the manifests name is that of the image for every platform.
+IMAGE_PLATFORMS := $(if $(shell grep '$(PUBLISHED)@' config/manager/manager.yaml),$(PLATFORMS),linux/$(shell go env GOARCH))
 
 .PHONY: docker-build docker-buildx docker-push
 docker-build: ## Build the operator's image for this machine.
@@ -200,6 +262,12 @@ docker-buildx: ## Build the operator's image for every platform.
 	$(call build_image,$(IMG),manager,$(PLATFORMS),$(RELEASE_TIME))
 docker-push: ## Push the operator's image.
 	$(call push,$(IMG),image)
+
+.PHONY: http-echo-build http-echo-push
+http-echo-build: ## Build the server's image.
+	$(call build_image,$(HTTP_ECHO_IMG),http-echo,$(HTTP_ECHO_PLATFORMS),0)
+http-echo-push: ## Push the server's image.
+	$(call push,$(HTTP_ECHO_IMG),image)
 
 # Bundle and catalog for a place of one's own are made from a copy that names it.
 .PHONY: package
@@ -235,6 +303,32 @@ push = @echo "Pushing $(1) ..."; $(call push_$(2),$(1),$$(cat bin/cluster/regist
 else
 push = $(call push_$(2),$(1),$(1),$(PUSH_FLAGS))
 endif
+
+##@ Releases
+
+.PHONY: pin
+pin: IMAGE_PLATFORMS = $(PLATFORMS)
+pin: http-echo-build docker-build ## Name this version's images by their digests, as a release has to.
+	$(call pin_image,$(HTTP_ECHO_IMG),$(PUBLISHED)-http-echo)
+	$(call pin_image,$(IMG),$(PUBLISHED))
+	@$(MAKE) --no-print-directory bundle
+
+# $(call pin_image,<image>,<name without tag>)
+define pin_image
+@$(CONTAINER_TOOL) manifest push -q --all --digestfile bin/digest $(1) oci:bin/oci
+@echo "$(1) is $$(cat bin/digest)"
+@sed -i "s|$(2)[:@][^ ]*|$(2)@$$(cat bin/digest)|" config/manager/manager.yaml config/manifests/bases/*.yaml \
+	config/samples/showcase.yaml
+@rm -r bin/digest bin/oci
+endef
+
+.PHONY: catalog
+catalog: bin/opm ## Render the published catalog from its template and the released bundles.
+	catalog/render.sh
+
+.PHONY: releases
+releases: local-only cluster ## Build the images of every release from its commit, and push them into the local cluster.
+	CONTAINER_TOOL="$(CONTAINER_TOOL)" catalog/releases.sh
 
 ##@ Deployment without OLM
 
@@ -305,6 +399,12 @@ bin/operator-sdk: tools/operator-sdk.mod tools/operator-sdk.sum
 bin/opm: tools/opm.mod tools/opm.sum
 	$(call build,opm,-tags containers_image_openpgp$(comma)json1 -ldflags "-s -w \
 		$(call set,github.com/operator-framework/operator-registry/cmd/opm/version,opmVersion=$(OPM_VERSION))")
+
+bin/opm-1.45: tools/opm-1.45.mod tools/opm-1.45.sum
+	$(call build,opm-1.45,-tags containers_image_openpgp$(comma)json1 -ldflags "-s -w",-o bin/opm-1.45 github.com/operator-framework/operator-registry/cmd/opm)
+
+bin/sdk-1.36: $(wildcard test/sdk-1.36/*)
+	@echo "Building $(@F) ..."; cd test/sdk-1.36 && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w" -o $(CURDIR)/$@ .
 
 bin/etcd: tools/etcd.mod tools/etcd.sum
 	$(call build,etcd,-ldflags "-s -w",-o bin/etcd go.etcd.io/etcd/server/v3)
