@@ -100,6 +100,15 @@ type Page struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Title",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Title string `json:"title,omitempty"`
 
+	// The language of title and message, as in "vi" or "pt-BR" (BCP 47), for screen readers
+	// and translators. When unset, the page names none.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=35
+	// +kubebuilder:validation:Pattern=`^[a-zA-Z]{2,8}(-[a-zA-Z0-9]{1,8})*$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Language",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
+	Language string `json:"language,omitempty"`
+
 	// The page's theme colour: # and six hexadecimal digits, as in "#2196F3".
 	//
 	// +optional

@@ -47,6 +47,7 @@ func ownServer(echo *echov1.Echo) {
 func everyField(echo *echov1.Echo) {
 	ownServer(echo)
 	withPage("Costs $5 & more")(echo)
+	echo.Spec.Page.Language = "pt-BR"
 	echo.Spec.Replicas = 5
 	echo.Spec.Port = 8080
 	echo.Spec.TargetPort = 80

@@ -25,8 +25,8 @@ func Text(echo *echov1.Echo) string {
 		title = echo.Name
 	}
 	var html strings.Builder
-	err := pageTemplate.Execute(&html, struct{ Title, Color, Message string }{
-		title, page.Color, echo.Spec.Message,
+	err := pageTemplate.Execute(&html, struct{ Language, Title, Color, Message string }{
+		page.Language, title, page.Color, echo.Spec.Message,
 	})
 	if err != nil {
 		panic(err) // A fixed template, plain strings, a writer in memory: a programming error.

@@ -44,6 +44,7 @@ var _ = Describe("The API", func() {
 		Entry("port 65536", "bad", map[string]any{"message": "m", "port": int64(65536)}, "spec.port", "65535"),
 		Entry("targetPort 0", "bad", map[string]any{"message": "m", "targetPort": int64(0)}, "spec.targetPort"),
 		Entry("targetPort 65536", "bad", map[string]any{"message": "m", "targetPort": int64(65536)}, "spec.targetPort"),
+		Entry("language with a space", "bad", map[string]any{"message": "m", "page": map[string]any{"language": "pt BR"}}, "spec.page.language", "[a-zA-Z]{2,8}"),
 		Entry("colour red", "bad", map[string]any{"message": "m", "page": map[string]any{"color": "red"}}, "spec.page.color", "#[0-9a-fA-F]{6}"),
 		Entry("a title too long", "bad", map[string]any{"message": "m", "page": map[string]any{"title": strings.Repeat("t", 254)}}, "spec.page.title", "253"),
 		Entry("args of a wrong type", "bad", map[string]any{"message": "m", "image": "i", "args": "-v"}, "spec.args", "array"),
