@@ -26,11 +26,33 @@ COPY --from=build-http-echo /src/http-echo /http-echo
 USER 65532:65532
 ENTRYPOINT ["/http-echo"]
 
-FROM build AS build-manager
+FROM build AS source
 COPY go.mod go.sum ./
 COPY api api
 COPY cmd cmd
 COPY internal internal
+
+# The scorecard's image, --target scorecard: our own tests, and those of the SDK beside them.
+FROM source AS build-scorecard
+COPY tools/operator-sdk.mod tools/operator-sdk.sum tools/
+RUN ["/usr/local/go/bin/go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", "/src/scorecard", "./cmd/scorecard"]
+RUN ["/usr/local/go/bin/go", "build", "-modfile=tools/operator-sdk.mod", "-tags=containers_image_openpgp", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", \
+     "-o", "/src/scorecard-test", "github.com/operator-framework/operator-sdk/images/scorecard-test"]
+
+FROM scratch AS scorecard
+ARG VERSION
+LABEL org.opencontainers.image.title="Echo Operator scorecard" \
+      org.opencontainers.image.description="Tests the Echo operator and its bundle for operator-sdk scorecard" \
+      org.opencontainers.image.version=$VERSION \
+      org.opencontainers.image.source=https://github.com/kkloud-io/echo-operator \
+      org.opencontainers.image.vendor=kkloud \
+      org.opencontainers.image.licenses=Apache-2.0
+COPY --from=build-scorecard /src/scorecard /src/scorecard-test /
+ENV PATH=/
+USER 65532:65532
+ENTRYPOINT ["/scorecard"]
+
+FROM source AS build-manager
 RUN ["/usr/local/go/bin/go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", "/src/manager", "./cmd"]
 
 FROM scratch AS manager

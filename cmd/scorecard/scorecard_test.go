@@ -1,0 +1,213 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/operator-framework/api/pkg/apis/scorecard/v1alpha3"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+)
+
+func TestAnUnknownTestIsAnErrorThatNamesTheOthers(t *testing.T) {
+	for _, name := range []string{"", "echo-sings"} {
+		result := run(t.Context(), name)
+		want := fmt.Sprintf("there is no test %q: name one of echo-answers, echo-cleanup, echo-refuses, echo-rolls, echo-scales", name)
+		if result.State != v1alpha3.ErrorState || !slices.Equal(result.Errors, []string{want}) {
+			t.Errorf("got %s %q, want error %q", result.State, result.Errors, want)
+		}
+	}
+}
+
+func TestWithoutANamespaceThereIsAnError(t *testing.T) {
+	t.Setenv("SCORECARD_NAMESPACE", "")
+	result := run(t.Context(), "echo-answers")
+	if result.State != v1alpha3.ErrorState || len(result.Errors) != 1 || !strings.Contains(result.Errors[0], "SCORECARD_NAMESPACE") {
+		t.Errorf("got %s %q", result.State, result.Errors)
+	}
+}
+
+func TestEveryTestIsInTheConfiguration(t *testing.T) {
+	var config v1alpha3.Configuration
+	read(t, "../../config/scorecard/config.yaml", &config)
+	var configured []string
+	for _, test := range config.Stages[0].Tests {
+		if test.Entrypoint[0] == "scorecard" {
+			configured = append(configured, test.Entrypoint[1])
+		}
+	}
+	slices.Sort(configured)
+	if ours := slices.Sorted(maps.Keys(tests)); !slices.Equal(configured, ours) {
+		t.Errorf("config/scorecard runs %q, cmd/scorecard has %q", configured, ours)
+	}
+}
+
+// A rule that is new in the CRD must be broken by a refusal, too.
+func TestEveryRuleIsBroken(t *testing.T) {
+	var crd struct {
+		Spec struct {
+			Versions []struct {
+				Schema struct{ OpenAPIV3Schema map[string]any }
+			}
+		}
+	}
+	read(t, "../../config/crd/bases/kkloud.io_echoes.yaml", &crd)
+	want := map[string]bool{}
+	rules(crd.Spec.Versions[0].Schema.OpenAPIV3Schema, "", want)
+
+	broken := map[string]bool{}
+	for _, r := range refusals {
+		broken[r.field+" "+r.rule] = true
+	}
+	// Three rules stand one level above the field that breaks them.
+	for field, owner := range map[string]string{"metadata.name": "", "spec.command": "spec", "spec.args": "spec", "spec.resources.claims": "spec.resources"} {
+		delete(broken, field+" "+celRule)
+		broken[owner+" "+celRule] = true
+	}
+	if got, want := slices.Sorted(maps.Keys(broken)), slices.Sorted(maps.Keys(want)); !slices.Equal(got, want) {
+		t.Errorf("broken are\n  %s\nthe rules are\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+	}
+}
+
+// rules collects the rules of a schema as "<field> <keyword>".
+func rules(schema map[string]any, path string, found map[string]bool) {
+	for _, keyword := range []string{"minimum", "maximum", "minLength", "maxLength", "pattern", celRule} {
+		if _, ok := schema[keyword]; ok {
+			found[path+" "+keyword] = true
+		}
+	}
+	required, _ := schema["required"].([]any)
+	for _, field := range required {
+		found[strings.TrimPrefix(fmt.Sprint(path, ".", field), ".")+" required"] = true
+	}
+	if values, ok := schema["additionalProperties"].(map[string]any); ok {
+		rules(values, path, found)
+	}
+	properties, _ := schema["properties"].(map[string]any)
+	for name, property := range properties {
+		// The status is the operator's own, and claims are refused as a whole.
+		if name != "status" && name != "claims" {
+			rules(property.(map[string]any), strings.TrimPrefix(path+"."+name, "."), found)
+		}
+	}
+}
+
+func TestARefusalIsMetByItsOwnRuleOnly(t *testing.T) {
+	invalid := func(message string) error {
+		err := apierrors.NewInvalid(schema.GroupKind{Kind: "Echo"}, "x", nil)
+		err.ErrStatus.Message = message
+		return err
+	}
+	r := refusal{"spec.port", "maximum", int64(65536), "spec.port"}
+	for err, want := range map[error]bool{
+		nil:                                     false,
+		errors.New("spec.port"):                 false,
+		invalid("spec.replicas: Invalid value"): false,
+		invalid("spec.port: Invalid value"):     true,
+	} {
+		if got := r.met(err); got != want {
+			t.Errorf("met by %v: %v", err, got)
+		}
+	}
+}
+
+func TestWhatAnEchoLacks(t *testing.T) {
+	served := echov1.Echo{
+		ObjectMeta: metav1.ObjectMeta{Generation: 2},
+		Spec:       echov1.EchoSpec{Replicas: 2},
+		Status: echov1.EchoStatus{ObservedGeneration: 2, Ready: "2/2", Conditions: []metav1.Condition{
+			{Type: echov1.ConditionReady, Status: metav1.ConditionTrue, Reason: "Ready", Message: "2 of 2 pods serve the newest spec"},
+		}},
+	}
+	for want, change := range map[string]func(*echov1.Echo){
+		"": func(*echov1.Echo) {},
+		"status.observedGeneration is 1, while metadata.generation is 2": func(echo *echov1.Echo) { echo.Status.ObservedGeneration = 1 },
+		"the condition Ready is not True":                                func(echo *echov1.Echo) { echo.Status.Conditions[0].Status = metav1.ConditionFalse },
+		`status.ready is "1/2" instead of "2/2"`:                         func(echo *echov1.Echo) { echo.Status.Ready = "1/2" },
+	} {
+		echo := served.DeepCopy()
+		change(echo)
+		got := ""
+		if err := lack(echo); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	if got, want := says(&served), "the Echo's last known condition Ready is True, Ready: 2 of 2 pods serve the newest spec"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := says(&echov1.Echo{}); !strings.Contains(got, "no operator") {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestAskCountsWrongAnswers(t *testing.T) {
+	for name, test := range map[string]struct {
+		status int
+		body   string
+		want   string
+	}{
+		"allowed":       {http.StatusOK, "new\n", ""},
+		"another text":  {http.StatusOK, "other\n", `the first with "other\n"`},
+		"another state": {http.StatusBadGateway, "new\n", "answered with status 502 Bad Gateway"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			requests := make(chan struct{}, 100)
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(test.status)
+				_, _ = w.Write([]byte(test.body))
+				requests <- struct{}{}
+			}))
+			defer server.Close()
+			stop := ask(t.Context(), server.URL, "old\n", "new\n")
+			for range 3 {
+				<-requests
+			}
+			err := stop()
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestSuggestions(t *testing.T) {
+	echoes := schema.GroupResource{Group: "kkloud.io", Resource: "echoes"}
+	created := &echov1.Echo{ObjectMeta: metav1.ObjectMeta{Namespace: "here", Name: "echo-answers-x"}}
+	for want, got := range map[string][]string{
+		"--service-account":  suggestions(fmt.Errorf("create: %w", apierrors.NewForbidden(echoes, "x", errors.New("no"))), &echov1.Echo{}),
+		"Compare the CRD":    suggestions(errors.New("accepted"), &echov1.Echo{}),
+		"-n here events":     suggestions(errors.New("not Ready"), created),
+		"the namespace here": suggestions(errors.New("not Ready"), created),
+		"kind Echo":          suggestions(&meta.NoKindMatchError{}, &echov1.Echo{}),
+	} {
+		if !strings.Contains(strings.Join(got, "\n"), want) {
+			t.Errorf("%q does not say %q", got, want)
+		}
+	}
+}
+
+func read(t *testing.T, file string, into any) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err == nil {
+		err = yaml.Unmarshal(text, into)
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+}
