@@ -1,5 +1,5 @@
 # The version that is built and packaged. config/ and bundle/ name it, too: `make verify` compares them.
-VERSION ?= 0.2.0
+VERSION ?= 0.3.0
 # The day of the release: the bundle's createdAt, so that the same tree always makes the same bundle.
 RELEASE_DATE ?= 2026-11-21T00:00:00Z
 
@@ -10,6 +10,7 @@ IMG ?= $(IMAGE_TAG_BASE):v$(VERSION)
 HTTP_ECHO_IMG ?= $(IMAGE_TAG_BASE)-http-echo:1.0.0
 BUNDLE_IMG ?= $(IMAGE_TAG_BASE)-bundle:v$(VERSION)
 CATALOG_IMG ?= $(IMAGE_TAG_BASE)-catalog:v$(VERSION)
+SCORECARD_IMG ?= $(IMAGE_TAG_BASE)-scorecard:v$(VERSION)
 export CALLER_IMG ?= $(IMAGE_TAG_BASE)-caller:test
 
 PLATFORMS ?= linux/amd64,linux/arm64
@@ -136,6 +137,7 @@ e2e-olm: ## Test every upgrade edge and all about the package; half an hour.
 		$(MAKE) --no-print-directory $$part; \
 	done # One after the other: multiarch-check builds the images anew, for every platform.
 	@COLD=1 $(MAKE) --no-print-directory reproducible
+e2e-olm-short: export SKIP = scorecard
 e2e-olm-short: ## Test what of it `make test` has time for: one walk, and the gates.
 	@$(MAKE) --no-print-directory e2e-olm-v0 LABELS='walk || !every-edge && !disconnected'
 	@$(MAKE) --no-print-directory reproducible
@@ -194,7 +196,7 @@ DEFAULT_CHANNEL ?= stable-v0
 
 # The manifests name published images; this puts those of one's own in their place.
 with_images = sed -e '' $(if $(IMG:$(PUBLISHED):v$(VERSION)=),-e 's|$(PUBLISHED)[:@][^ ]*|$(IMG)|') \
-	$(if $(OWN_PLACE),-e 's|$(PUBLISHED)-http-echo[:@][^ ]*|$(HTTP_ECHO_IMG)|')
+	$(if $(OWN_PLACE),-e 's|$(PUBLISHED)-http-echo[:@][^ ]*|$(HTTP_ECHO_IMG)|' -e 's|$(PUBLISHED)-scorecard[:@][^ ]*|$(SCORECARD_IMG)|')
 OWN_PLACE := $(PUBLISHED:$(IMAGE_TAG_BASE)=)
 
 .PHONY: bundle
@@ -203,7 +205,10 @@ bundle: manifests generate bin/operator-sdk bin/kustomize ## Generate the bundle
 	rm -rf bundle
 	kustomize build config/manifests | $(with_images) | operator-sdk generate bundle -q --overwrite \
 		--version $(VERSION) --channels $(CHANNELS) --default-channel $(DEFAULT_CHANNEL)
-	sed -i 's/createdAt: .*/createdAt: "$(RELEASE_DATE)"/' bundle/manifests/*.clusterserviceversion.yaml
+	sed -i -e 's/createdAt: .*/createdAt: "$(RELEASE_DATE)"/' \
+		-e "s|^  relatedImages:|&\n  - image: $$(sed -n 's/^ *containerImage: //p' bundle/manifests/*.clusterserviceversion.yaml)\n    name: manager\
+	\n  - image: $$(sed -n 's/^.*image: //p' bundle/tests/scorecard/config.yaml | sort -u)\n    name: scorecard|" \
+		bundle/manifests/*.clusterserviceversion.yaml
 	operator-sdk bundle validate bundle
 
 .PHONY: operatorhub operatorhub-all
@@ -213,10 +218,10 @@ operatorhub-all: ## Write that for every release, and check it.
 	go -C test/packaging run ./operatorhub -all -root $(CURDIR) $(BIN)/operatorhub
 
 .PHONY: images
-images: $(INSTALLED:%=%-build) ## Build all images.
+images: scorecard-build $(INSTALLED:%=%-build) ## Build all images.
 
 .PHONY: push
-push: $(INSTALLED:%=%-push) ## Push them, for the local cluster into its own registry.
+push: scorecard-push $(INSTALLED:%=%-push) ## Push them, for the local cluster into its own registry.
 
 # buildah serves where there is no engine, and often no registry either: it takes Go, the
 # modules and the build cache from this machine. The same tree makes the same image.
@@ -269,6 +274,12 @@ http-echo-build: ## Build the server's image.
 http-echo-push: ## Push the server's image.
 	$(call push,$(HTTP_ECHO_IMG),image)
 
+.PHONY: scorecard-build scorecard-push
+scorecard-build: ## Build the image of the scorecard's tests.
+	$(call build_image,$(SCORECARD_IMG),scorecard,$(IMAGE_PLATFORMS),$(RELEASE_TIME))
+scorecard-push: ## Push the image of the scorecard's tests.
+	$(call push,$(SCORECARD_IMG),image)
+
 # Bundle and catalog for a place of one's own are made from a copy that names it.
 .PHONY: package
 package:
@@ -308,9 +319,10 @@ endif
 
 .PHONY: pin
 pin: IMAGE_PLATFORMS = $(PLATFORMS)
-pin: http-echo-build docker-build ## Name this version's images by their digests, as a release has to.
+pin: http-echo-build docker-build scorecard-build ## Name this version's images by their digests, as a release has to.
 	$(call pin_image,$(HTTP_ECHO_IMG),$(PUBLISHED)-http-echo)
 	$(call pin_image,$(IMG),$(PUBLISHED))
+	$(call pin_image,$(SCORECARD_IMG),$(PUBLISHED)-scorecard)
 	@$(MAKE) --no-print-directory bundle
 
 # $(call pin_image,<image>,<name without tag>)
@@ -318,7 +330,7 @@ define pin_image
 @$(CONTAINER_TOOL) manifest push -q --all --digestfile bin/digest $(1) oci:bin/oci
 @echo "$(1) is $$(cat bin/digest)"
 @sed -i "s|$(2)[:@][^ ]*|$(2)@$$(cat bin/digest)|" config/manager/manager.yaml config/manifests/bases/*.yaml \
-	config/samples/showcase.yaml
+	config/samples/showcase.yaml config/scorecard/config.yaml
 @rm -r bin/digest bin/oci
 endef
 

@@ -20,8 +20,8 @@ fi
 
 # A released version is named by the digest of its image.
 version=$(make -s version)
-for file in config/manager/manager.yaml config/manifests/bases/echo-operator.clusterserviceversion.yaml; do
-	grep -Eq "echo-operator(:v$version|@sha256:[0-9a-f]{64})\$" "$file" || {
+for file in config/manager/manager.yaml config/manifests/bases/echo-operator.clusterserviceversion.yaml config/scorecard/config.yaml; do
+	grep -Eq "echo-operator(-scorecard)?(:v$version|@sha256:[0-9a-f]{64})\$" "$file" || {
 		echo "$file names neither version $version, which the Makefile does, nor a digest" >&2
 		exit 1
 	}

@@ -18,11 +18,12 @@ import (
 )
 
 const (
-	root         = "../.."
-	csvFile      = root + "/bundle/manifests/echo-operator.clusterserviceversion.yaml"
-	crdFile      = root + "/bundle/manifests/kkloud.io_echoes.yaml"
-	metadataFile = root + "/bundle/metadata/annotations.yaml"
-	templateFile = root + "/catalog/template.yaml"
+	root          = "../.."
+	csvFile       = root + "/bundle/manifests/echo-operator.clusterserviceversion.yaml"
+	crdFile       = root + "/bundle/manifests/kkloud.io_echoes.yaml"
+	metadataFile  = root + "/bundle/metadata/annotations.yaml"
+	scorecardFile = root + "/bundle/tests/scorecard/config.yaml"
+	templateFile  = root + "/catalog/template.yaml"
 )
 
 // Scorecard looks only at the fields that an example sets, and of the status at none.
@@ -124,6 +125,36 @@ func TestPlatformsAreThoseThatAreBuilt(t *testing.T) {
 		}
 	}
 	same(t, "node affinity of the operator", scheduled, built)
+}
+
+// A disconnected cluster mirrors the related images, and no others.
+func TestRelatedImagesAreThoseThatAreUsed(t *testing.T) {
+	csv := load(t, csvFile)[0]
+	var used []string
+	for _, container := range list(t, at(t, podSpec(t, csv), "containers").([]any)...) {
+		used = append(used, at(t, container, "image").(string))
+		for _, variable := range list(t, at(t, container, "env").([]any)...) {
+			if strings.HasPrefix(at(t, variable, "name").(string), "RELATED_IMAGE_") {
+				used = append(used, at(t, variable, "value").(string))
+			}
+		}
+	}
+	same(t, "containerImage", []string{annotation(t, csv, "containerImage")}, used[:1])
+	for _, stage := range list(t, at(t, load(t, scorecardFile)[0], "stages").([]any)...) {
+		for _, test := range list(t, at(t, stage, "tests").([]any)...) {
+			used = append(used, at(t, test, "image").(string))
+		}
+	}
+	for _, example := range list(t, decode(t, []byte(annotation(t, csv, "alm-examples")))...) {
+		if image, found, _ := unstructured.NestedString(example, "spec", "image"); found {
+			used = append(used, image)
+		}
+	}
+	var related []string
+	for _, image := range list(t, at(t, csv, "spec", "relatedImages").([]any)...) {
+		related = append(related, at(t, image, "image").(string))
+	}
+	same(t, "related images", related, used)
 }
 
 func TestCatalogAndBundleAgree(t *testing.T) {

@@ -53,6 +53,7 @@ var _ = Describe("Installed by OLM, the operator", Ordered, ContinueOnFailure, f
 	Describe("answers messages", messages)
 	Describe("leaves foreign objects alone", foreignObjects)
 	Describe("runs the samples", samples)
+	Describe("comes in a package", scorecard)
 	Describe("runs under a standard", podSecurity)
 	Describe("serves metrics", metrics)
 	Describe("costs nothing when all is quiet", quiet)
