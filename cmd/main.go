@@ -12,6 +12,7 @@ import (
 	"time"
 
 	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -55,8 +56,9 @@ func run(ctx context.Context, args []string, getenv func(string) string) error {
 	return mgr.Start(ctx)
 }
 
-// newManager sets everything up.
+// newManager sets everything up. It asks nothing of the API server, which may be away.
 func newManager(ctx context.Context, restConfig *rest.Config, s settings) (manager.Manager, error) {
+	restConfig.Wrap(func(next http.RoundTripper) http.RoundTripper { return patientWatches{next} })
 	mgr, err := ctrl.NewManager(restConfig, managerOptions(s))
 	if err != nil {
 		return nil, fmt.Errorf("set up the manager: %w", err)
@@ -84,6 +86,21 @@ func newManager(ctx context.Context, restConfig *rest.Config, s settings) (manag
 	return mgr, nil
 }
 
+// A standby looks at the lease after one to 2.2 retry periods. So it acts within 4 s of the end
+// of a leader that gave its lease up, and within 19 s of one that could not. A leader without
+// an API server ends after 9.5 s, 2.5 s before another can lead. This takes four writes of the
+// lease in six seconds; less often would be too late.
+const (
+	leaseDuration = 12 * time.Second
+	renewDeadline = 8 * time.Second
+	retryPeriod   = 1500 * time.Millisecond
+)
+
+// cacheSyncTimeout is how long the operator waits for what it cannot read: rights, or the CRD.
+// Meanwhile it is not ready, and says why in its log. To end would only slow it down, as what
+// ends again and again is started at longer and longer intervals.
+const cacheSyncTimeout = 24 * time.Hour
+
 func managerOptions(s settings) manager.Options {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, echov1.AddToScheme, operatorsv2.AddToScheme} {
@@ -92,17 +109,24 @@ func managerOptions(s settings) manager.Options {
 		}
 	}
 	warmUp := true
+	leaseDuration, renewDeadline, retryPeriod := leaseDuration, renewDeadline, retryPeriod
 	return manager.Options{
 		Scheme:                        scheme,
+		MapperProvider:                func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return controller.RESTMapper(scheme) },
 		Cache:                         controller.CacheOptions(s.namespaces),
 		Client:                        controller.ClientOptions(s.namespaces),
+		NewClient:                     controller.NewClient,
 		HealthProbeBindAddress:        s.healthAddress,
 		PprofBindAddress:              s.pprofAddress,
 		LeaderElection:                s.leaderElect,
 		LeaderElectionID:              "echo-operator.kkloud.io",
+		LeaderElectionNamespace:       s.ownNamespace,
 		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 &leaseDuration,
+		RenewDeadline:                 &renewDeadline,
+		RetryPeriod:                   &retryPeriod,
 		// A replica that waits to lead has its caches filled, and takes over at once.
-		Controller: config.Controller{EnableWarmup: &warmUp},
+		Controller: config.Controller{EnableWarmup: &warmUp, CacheSyncTimeout: cacheSyncTimeout},
 		Metrics: metricsserver.Options{
 			BindAddress:    s.metricsAddress,
 			SecureServing:  true,

@@ -25,7 +25,7 @@ const (
 	// conditionVariable names the OperatorCondition by which OLM is told when not to
 	// upgrade. OLM sets it; OLM v1, which knows none, does not.
 	conditionVariable = "OPERATOR_CONDITION_NAME"
-	// ownNamespaceVariable is the operator's own namespace, which has the OperatorCondition.
+	// ownNamespaceVariable is the operator's own namespace, which has the lease of its leader.
 	ownNamespaceVariable = "POD_NAMESPACE"
 )
 

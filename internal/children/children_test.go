@@ -130,6 +130,7 @@ func TestKeepsWhatOthersOwn(t *testing.T) {
 	live.Labels["team"] = "blue"
 	live.Annotations = map[string]string{"deployment.kubernetes.io/revision": "3"}
 	live.OwnerReferences = append(live.OwnerReferences, metav1.OwnerReference{Kind: "Group", Name: "g", UID: "g"})
+	live.OwnerReferences[0].BlockOwnerDeletion = nil // To change it takes the right to delete.
 	pod := &live.Spec.Template
 	pod.Labels["mesh"] = "on"
 	pod.Annotations = map[string]string{"kubectl.kubernetes.io/restartedAt": "now"}
@@ -177,10 +178,14 @@ func TestUndoesDrift(t *testing.T) {
 			d.Labels, s.Labels = nil, nil
 			d.Spec.Template.Labels = map[string]string{EchoLabel: "other"}
 		},
+		"pause": func(d *appsv1.Deployment, _ *corev1.Service, _ *policyv1.PodDisruptionBudget) { d.Spec.Paused = true },
 		"service": func(_ *appsv1.Deployment, s *corev1.Service, _ *policyv1.PodDisruptionBudget) {
 			s.Spec.Type = corev1.ServiceTypeNodePort
 			s.Spec.Selector = map[string]string{"app": "other"}
 			s.Spec.Ports[0].Port = 81
+		},
+		"service of another type": func(_ *appsv1.Deployment, s *corev1.Service, _ *policyv1.PodDisruptionBudget) {
+			s.Spec.ExternalName, s.Spec.LoadBalancerSourceRanges = "example.com", []string{"192.0.2.0/24"}
 		},
 		"budget": func(_ *appsv1.Deployment, _ *corev1.Service, b *policyv1.PodDisruptionBudget) {
 			b.Spec.MinAvailable, b.Spec.MaxUnavailable = b.Spec.MaxUnavailable, nil

@@ -43,6 +43,7 @@ func Deployment(deployment *appsv1.Deployment, echo *echov1.Echo, defaultImage s
 	setMeta(deployment, echo)
 	spec := &deployment.Spec
 	spec.Replicas = new(echo.Spec.Replicas)
+	spec.Paused = false
 	spec.Selector = &metav1.LabelSelector{MatchLabels: Selector(echo)}
 	spec.MinReadySeconds = 0
 	if hasOwnServer(echo) {

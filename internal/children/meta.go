@@ -7,6 +7,8 @@
 package children
 
 import (
+	"strconv"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -22,6 +24,30 @@ const (
 // EchoLabel holds the Echo's name on every child and pod. It alone selects the pods:
 // selectors cannot change, so nothing that may change between versions belongs into one.
 const EchoLabel = "kkloud.io/echo"
+
+// generationAnnotation holds, on every child, the generation of the Echo that it was last
+// written for.
+const generationAnnotation = "kkloud.io/echo-generation"
+
+// SetGeneration notes on a child for which generation of its Echo it is written.
+func SetGeneration(child metav1.Object, generation int64) {
+	annotations := child.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[generationAnnotation] = strconv.FormatInt(generation, 10)
+	child.SetAnnotations(annotations)
+}
+
+// Generation returns for which generation of its Echo the child was last written, or 0 where
+// it does not say.
+func Generation(child metav1.Object) int64 {
+	generation, err := strconv.ParseInt(child.GetAnnotations()[generationAnnotation], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return generation
+}
 
 // Name returns the name of every child of the Echo.
 func Name(echo *echov1.Echo) string {
@@ -42,12 +68,15 @@ func ownedLabels(echo *echov1.Echo) labels.Set {
 	})
 }
 
-// setMeta sets the labels and the controller reference of a child.
+// setMeta sets the labels and the controller reference of a child. A reference that is there
+// is left as it is: a cluster that protects owner references lets nobody change one who may
+// not delete the child.
 func setMeta(child metav1.Object, echo *echov1.Echo) {
 	child.SetLabels(labels.Merge(child.GetLabels(), ownedLabels(echo)))
-	owner := *metav1.NewControllerRef(echo, echov1.GroupVersion.WithKind("Echo"))
-	child.SetOwnerReferences(upsert(child.GetOwnerReferences(), owner,
-		func(ref metav1.OwnerReference) bool { return ref.UID == owner.UID }))
+	if !metav1.IsControlledBy(child, echo) {
+		owner := *metav1.NewControllerRef(echo, echov1.GroupVersion.WithKind("Echo"))
+		child.SetOwnerReferences(append(child.GetOwnerReferences(), owner))
+	}
 }
 
 // upsert replaces the first item that matches, or appends.

@@ -17,6 +17,8 @@ const portName = "http"
 func Service(service *corev1.Service, echo *echov1.Echo) {
 	setMeta(service, echo)
 	service.Spec.Type = corev1.ServiceTypeClusterIP
+	// These belong to other types, and would stay when the type comes back.
+	service.Spec.ExternalName, service.Spec.LoadBalancerSourceRanges = "", nil
 	service.Spec.Selector = Selector(echo)
 	service.Spec.Ports = []corev1.ServicePort{{
 		Name:       portName,

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -73,6 +74,32 @@ func (e *foreignError) Error() string {
 		e.kind, e.object.GetName(), owner)
 }
 
+// overruledError says that what was written was changed on its way in, by somebody who would
+// change it again.
+type overruledError struct {
+	kind string
+	// undone is what did not last, as a patch.
+	undone []byte
+}
+
+func (e *overruledError) Error() string {
+	return fmt.Sprintf("%s: an admission policy or webhook of the cluster changed it, against %s", e.kind, e.undone)
+}
+
+// overruled compares what the API server returned from a write with what the Echo wants.
+func overruled(echo *echov1.Echo, c child, written client.Object) error {
+	wanted := written.DeepCopyObject().(client.Object)
+	c.shape(wanted, echo)
+	if equality.Semantic.DeepEqual(written, wanted) {
+		return nil
+	}
+	undone, err := client.StrategicMergeFrom(written).Data(wanted)
+	if err != nil {
+		return fmt.Errorf("compare %s with what was written: %w", c.kind, err)
+	}
+	return &overruledError{kind: c.kind, undone: undone}
+}
+
 // apply brings one child to the shape that the Echo wants, with one write at the most, and
 // returns it as the API server last did, also beside an error; nil where the Echo has no
 // such child.
@@ -84,6 +111,11 @@ func (r *EchoReconciler) apply(ctx context.Context, echo *echov1.Echo, c child) 
 	if apierrors.IsNotFound(err) {
 		if !wanted {
 			return nil, nil
+		}
+		if wasThere(echo, c) { // It may have gone with its Echo.
+			if err := r.checkNewest(ctx, echo); err != nil {
+				return nil, err
+			}
 		}
 		created, createErr := r.create(ctx, echo, c, key)
 		if !apierrors.IsAlreadyExists(createErr) {
@@ -104,9 +136,40 @@ func (r *EchoReconciler) apply(ctx context.Context, echo *echov1.Echo, c child) 
 	case !live.GetDeletionTimestamp().IsZero():
 		return nil, nil // Its end is an event that brings the Echo back.
 	case !wanted:
-		return nil, r.remove(ctx, c, live)
+		return nil, r.remove(ctx, echo, c, live)
 	}
 	return r.update(ctx, echo, c, live)
+}
+
+// wasThere tells whether the status was written when there was such a child.
+func wasThere(echo *echov1.Echo, c child) bool {
+	observed := echo.Status.ObservedGeneration
+	return observed == echo.Generation || observed > 0 && c.wanted == nil
+}
+
+// errStaleEcho says that an Echo was read that has changed since, or is gone.
+var errStaleEcho = errors.New("the cache lags behind the Echo")
+
+// checkNewest asks the API server whether the Echo that was read is the newest. It is called
+// where the children give reason to doubt it.
+func (r *EchoReconciler) checkNewest(ctx context.Context, echo *echov1.Echo) error {
+	var newest echov1.Echo
+	err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(echo), &newest)
+	if apierrors.IsNotFound(err) || err == nil &&
+		(newest.UID != echo.UID || newest.Generation != echo.Generation || newest.DeletionTimestamp != nil) {
+		return errStaleEcho
+	}
+	return err
+}
+
+// checkNotNewer fails where the child was already written for a newer Echo than the one that
+// was read: to write it now would put it back. Anybody can write such a number, so it only
+// gives reason to doubt.
+func (r *EchoReconciler) checkNotNewer(ctx context.Context, echo *echov1.Echo, live client.Object) error {
+	if children.Generation(live) <= echo.Generation {
+		return nil
+	}
+	return r.checkNewest(ctx, echo)
 }
 
 func (r *EchoReconciler) create(ctx context.Context, echo *echov1.Echo, c child, key client.ObjectKey) (client.Object, error) {
@@ -114,11 +177,12 @@ func (r *EchoReconciler) create(ctx context.Context, echo *echov1.Echo, c child,
 	object.SetNamespace(key.Namespace)
 	object.SetName(key.Name)
 	c.shape(object, echo)
+	children.SetGeneration(object, echo.Generation)
 	if err := r.Client.Create(ctx, object); err != nil {
 		return nil, err
 	}
 	log.FromContext(ctx).Info("Created "+c.kind, "child", key.Name)
-	return object, nil
+	return object, overruled(echo, c, object)
 }
 
 // update writes only what differs, based on the version that was read. Where the write is
@@ -129,14 +193,21 @@ func (r *EchoReconciler) update(ctx context.Context, echo *echov1.Echo, c child,
 	if equality.Semantic.DeepEqual(live, wanted) {
 		return live, nil
 	}
+	if err := r.checkNotNewer(ctx, echo, live); err != nil {
+		return live, err
+	}
+	children.SetGeneration(wanted, echo.Generation)
 	if err := r.Client.Update(ctx, wanted); err != nil {
 		return live, err
 	}
 	log.FromContext(ctx).Info("Updated "+c.kind, "child", live.GetName())
-	return wanted, nil
+	return wanted, overruled(echo, c, wanted)
 }
 
-func (r *EchoReconciler) remove(ctx context.Context, c child, live client.Object) error {
+func (r *EchoReconciler) remove(ctx context.Context, echo *echov1.Echo, c child, live client.Object) error {
+	if err := r.checkNotNewer(ctx, echo, live); err != nil {
+		return err
+	}
 	uid, version := live.GetUID(), live.GetResourceVersion()
 	err := r.Client.Delete(ctx, live, client.Preconditions{UID: &uid, ResourceVersion: &version})
 	if err != nil {

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -30,10 +31,10 @@ import (
 	"github.com/kkloud-io/echo-operator/internal/status"
 )
 
-// +kubebuilder:rbac:groups=kkloud.io,resources=echoes,verbs=list;watch
+// +kubebuilder:rbac:groups=kkloud.io,resources=echoes,verbs=get;list;watch
 // +kubebuilder:rbac:groups=kkloud.io,resources=echoes/status,verbs=update
 // +kubebuilder:rbac:groups=kkloud.io,resources=echoes/finalizers,verbs=update
-// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create
 
 const (
 	// A refusal that only a change elsewhere can cure is tried again at a pace that slows
@@ -52,7 +53,7 @@ const (
 	// A pass takes milliseconds; one that hangs gives its worker back.
 	passTimeout = time.Minute
 
-	// maxNote is the most characters of a refusal that an event repeats.
+	// maxNote is the most characters of a refusal or an error that events and the log repeat.
 	maxNote = 256
 )
 
@@ -77,6 +78,7 @@ func (r *EchoReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager)
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		For(&echov1.Echo{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&echov1.Echo{}, lookAgain, builder.WithPredicates(statusChanged)).
 		Owns(&appsv1.Deployment{}).
 		Owns(&corev1.Service{}).
 		Owns(&policyv1.PodDisruptionBudget{}).
@@ -87,6 +89,21 @@ func (r *EchoReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager)
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minBackoff, maxBackoff),
 		}).
 		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
+}
+
+// lookAgain has a status looked at again that somebody has written. It may have been this
+// operator: the pass before may not have seen that yet, and have left a status as it was that
+// it should have changed. It takes its time, as two operators might disagree.
+var lookAgain = handler.Funcs{
+	UpdateFunc: func(_ context.Context, e event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		queue.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.ObjectNew)}, staleRetry)
+	},
+}
+
+var statusChanged = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return !equality.Semantic.DeepEqual(e.ObjectOld.(*echov1.Echo).Status, e.ObjectNew.(*echov1.Echo).Status)
+	},
 }
 
 // Reconcile makes one pass: it applies each child, works out the status from what is
@@ -119,6 +136,9 @@ func (r *EchoReconciler) applyChildren(ctx context.Context, echo *echov1.Echo) (
 	var failed []error
 	for _, c := range r.children() {
 		object, err := r.apply(ctx, echo, c)
+		if errors.Is(err, errStaleEcho) {
+			return observed, err // The other children would be written for the same old Echo.
+		}
 		if failure := refusal(c.kind, err); failure != nil {
 			observed.Refused = append(observed.Refused, *failure)
 		} else if err != nil {
@@ -138,9 +158,12 @@ func (r *EchoReconciler) applyChildren(ctx context.Context, echo *echov1.Echo) (
 // changes, and says so in the API server's words. It returns nil for any other error.
 func refusal(kind string, err error) *status.Failure {
 	var foreign *foreignError
+	var overruled *overruledError
 	switch {
 	case errors.As(err, &foreign):
 		return &status.Failure{Reason: echov1.ReasonConflict, Message: err.Error()}
+	case errors.As(err, &overruled):
+		return &status.Failure{Reason: echov1.ReasonRejected, Message: err.Error()}
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err),
@@ -162,10 +185,11 @@ func retry(err error) (ctrl.Result, error) {
 	switch {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return ctrl.Result{}, nil
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+	case errors.Is(err, errStaleEcho), apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	default:
-		return ctrl.Result{}, err
+		// It gets into the log, and a webhook may have put into it what the user wrote.
+		return ctrl.Result{}, errors.New(status.Shortened(err.Error(), maxNote))
 	}
 }
 

@@ -151,6 +151,15 @@ var _ = Describe("An Echo", func() {
 		becomesReady(echo)
 	})
 
+	It("has a status that is corrected, whoever wrote it", func() {
+		startOperator()
+		echo := createEcho(namespace, "hello", twoPods)
+		becomesReady(echo)
+		truth := echo.Status.DeepCopy()
+		Eventually(komega.UpdateStatus(echo, func() { echo.Status.Ready, echo.Status.AvailableReplicas = "7/2", 7 })).Should(Succeed())
+		Eventually(komega.Object(echo)).Should(HaveField("Status", Equal(*truth)))
+	})
+
 	It("costs nothing once converged, also when the operator restarts", func() {
 		stop := startOperator()
 		echoes := []*echov1.Echo{

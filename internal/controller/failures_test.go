@@ -3,7 +3,9 @@ package controller
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -16,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -87,6 +90,87 @@ var _ = Describe("What belongs to somebody else", func() {
 		Expect(komega.Get(budget)()).To(Succeed())
 	})
 })
+
+var _ = Describe("A child, where the cache lags behind its Echo,", func() {
+	It("is not put back to an earlier spec", func() {
+		stop := startOperator()
+		echo := createEcho(newNamespace(), "hello")
+		becomesReady(echo)
+		stale := echo.DeepCopy()
+		edit(echo, func(s *echov1.EchoSpec) { s.Message, s.Replicas = "newer", 3 })
+		becomesReady(echo)
+		stop()
+
+		reconciler := &EchoReconciler{Client: operatorClient(), APIReader: operatorClient(), ServerImage: serverImage}
+		_, err := reconciler.applyChildren(ctx, stale)
+		Expect(err).To(MatchError(errStaleEcho))
+		Expect(containerOf(echo).Args).To(ContainElement("-text=newer"))
+		Expect(komega.Get(budgetOf(echo))()).To(Succeed(), "a budget of the newest spec is not removed")
+		Expect(retry(err)).To(HaveField("RequeueAfter", staleRetry))
+	})
+
+	It("is not made anew where the Echo is gone", func() {
+		stop := startOperator()
+		echo := createEcho(newNamespace(), "hello")
+		becomesReady(echo)
+		stop()
+		Expect(admin.Delete(ctx, echo)).To(Succeed())
+		Eventually(komega.Get(serviceOf(echo))).ShouldNot(Succeed())
+		mark := audit.mark()
+
+		reconciler := &EchoReconciler{Client: operatorClient(), APIReader: operatorClient(), ServerImage: serverImage}
+		_, err := reconciler.applyChildren(ctx, echo)
+		Expect(err).To(MatchError(errStaleEcho))
+		Expect(audit.requests(mark)).To(ConsistOf(
+			"get services/ "+echo.Namespace+"/echo-hello", "get echoes/ "+echo.Namespace+"/hello"))
+	})
+
+	It("is written all the same where only its annotation says so", func() {
+		startOperator()
+		echo := createEcho(newNamespace(), "hello")
+		becomesReady(echo)
+		deployment := deploymentOf(echo)
+		Eventually(komega.Update(deployment, func() {
+			children.SetGeneration(deployment, echo.Generation+7)
+			deployment.Spec.Replicas = ptr.To[int32](3)
+		})).Should(Succeed())
+		Eventually(komega.Object(deployment)).Should(SatisfyAll(HaveField("Spec.Replicas", HaveValue(BeEquivalentTo(1))),
+			WithTransform(func(d *appsv1.Deployment) int64 { return children.Generation(d) }, Equal(echo.Generation))))
+	})
+})
+
+var _ = Describe("A read that waits for a write that nobody will see", func() {
+	It("goes on with what the cache has", func() {
+		echo := createEcho(newNamespace(), "hello")
+		withWatch, err := client.NewWithWatch(operator, client.Options{Scheme: scheme})
+		Expect(err).NotTo(HaveOccurred())
+		waiting := interceptor.NewClient(withWatch, interceptor.Funcs{
+			Get: func(c context.Context, _ client.WithWatch, _ client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+				<-c.Done()
+				return fmt.Errorf("wait for the cache: %w", c.Err())
+			},
+			List: func(c context.Context, _ client.WithWatch, _ client.ObjectList, _ ...client.ListOption) error {
+				<-c.Done()
+				return fmt.Errorf("wait for the cache: %w", c.Err())
+			},
+		})
+		impatient := impatientClient{Client: waiting, cache: admin}
+		var found echov1.Echo
+		Expect(impatient.Get(ctx, client.ObjectKeyFromObject(echo), &found)).To(Succeed())
+		Expect(found.UID).To(Equal(echo.UID))
+		var list echov1.EchoList
+		Expect(impatient.List(ctx, &list, client.InNamespace(echo.Namespace))).To(Succeed())
+		Expect(list.Items).To(HaveLen(1))
+	})
+})
+
+// operatorClient has the operator's rights, and no cache.
+func operatorClient() client.Client {
+	GinkgoHelper()
+	c, err := client.New(operator, client.Options{Scheme: scheme})
+	Expect(err).NotTo(HaveOccurred())
+	return c
+}
 
 // unchanged tells whether the object was not written but by the controllers of its kind,
 // which fill in the status of a Deployment or a budget.
@@ -207,6 +291,10 @@ func becomesSoon(g Gomega, echo *echov1.Echo, reason string) {
 		HaveField("Type", echov1.ConditionReady), HaveField("Reason", reason)))))
 }
 
+// passAgent marks requests of the operator's user that an operator would not make: its
+// reads come from a cache.
+const passAgent = "a-single-pass"
+
 // These need answers that a healthy API server does not give.
 var _ = Describe("A pass", func() {
 	var (
@@ -215,7 +303,9 @@ var _ = Describe("A pass", func() {
 	)
 
 	pass := func() (recorder *events.FakeRecorder, retried bool, err error) {
-		withWatch, err := client.NewWithWatch(operator, client.Options{Scheme: scheme})
+		config := rest.CopyConfig(operator)
+		config.UserAgent = passAgent
+		withWatch, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
 		Expect(err).NotTo(HaveOccurred())
 		if functions.List == nil { // Only a cache knows the index.
 			functions.List = func(c context.Context, w client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
@@ -263,6 +353,23 @@ var _ = Describe("A pass", func() {
 		reconciler := &EchoReconciler{Client: admin, Recorder: events.NewFakeRecorder(10)}
 		err := reconciler.writeStatus(ctx, stale, echov1.EchoStatus{Ready: "9/9"})
 		Expect(apierrors.IsConflict(err)).To(BeTrue(), "got %v", err)
+	})
+
+	It("says so when what it wrote was changed on the way", func() {
+		functions.Update = func(c context.Context, w client.WithWatch, object client.Object, options ...client.UpdateOption) error {
+			err := w.Update(c, object, options...)
+			if deployment, ok := object.(*appsv1.Deployment); ok {
+				deployment.Spec.Template.Spec.Containers[0].Image = "docker.io/library/mirror:1"
+			}
+			return err
+		}
+		edit(echo, func(s *echov1.EchoSpec) { s.Message = "newer" })
+		_, retried, err := pass()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(retried).To(BeTrue())
+		becomes(echo, echov1.ConditionReady, metav1.ConditionFalse, echov1.ReasonRejected)
+		Expect(message(echo, echov1.ConditionDegraded)).To(SatisfyAll(
+			ContainSubstring("an admission policy or webhook"), ContainSubstring(`"image":"`+serverImage+`"`)))
 	})
 
 	It("removes a budget only in the version that it saw", func() {
@@ -338,6 +445,16 @@ var _ = Describe("A pass", func() {
 		_, retried, err := pass()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(retried).To(BeFalse())
+	})
+
+	It("keeps a long error out of the log, where others may have put what the user wrote", func() {
+		functions.Update = func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error {
+			return &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusTeapot, Message: strings.Repeat("wrote\n", 1000)}}
+		}
+		edit(echo, func(s *echov1.EchoSpec) { s.Message = "newer" })
+		_, _, err := pass()
+		Expect(err).To(MatchError(HavePrefix("wrote wrote ")))
+		Expect([]rune(err.Error())).To(HaveLen(maxNote))
 	})
 
 	It("keeps a long refusal out of its events", func() {

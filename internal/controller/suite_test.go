@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,10 +17,8 @@ import (
 	"github.com/onsi/gomega/gbytes"
 	"github.com/operator-framework/api/crds"
 	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
-	authorizationv1 "k8s.io/api/authorization/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -31,7 +30,6 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	"sigs.k8s.io/yaml"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 )
@@ -136,36 +134,6 @@ func freePort() string {
 	return fmt.Sprint(listener.Addr().(*net.TCPAddr).Port)
 }
 
-// grantRoles gives the operator what config/rbac/role.yaml grants it, and nothing more.
-func grantRoles() {
-	text, err := os.ReadFile(filepath.Join("..", "..", "config", "rbac", "role.yaml"))
-	Expect(err).NotTo(HaveOccurred())
-	role := &rbacv1.ClusterRole{}
-	Expect(yaml.UnmarshalStrict(text, role)).To(Succeed())
-	Expect(admin.Create(ctx, role)).To(Succeed())
-	Expect(admin.Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: operatorUser}},
-	})).To(Succeed())
-	awaitRight(authorizationv1.ResourceAttributes{Verb: "watch", Group: echov1.GroupVersion.Group, Resource: "echoes"})
-}
-
-// awaitRight waits until the API server knows of the operator's newest right.
-func awaitRight(right authorizationv1.ResourceAttributes) {
-	GinkgoHelper()
-	awaitAllowed(authorizationv1.SubjectAccessReviewSpec{User: operatorUser, ResourceAttributes: &right})
-}
-
-func awaitAllowed(spec authorizationv1.SubjectAccessReviewSpec) {
-	GinkgoHelper()
-	Eventually(func() (bool, error) {
-		review := &authorizationv1.SubjectAccessReview{Spec: spec}
-		err := admin.Create(ctx, review)
-		return review.Status.Allowed, err
-	}).Should(BeTrue())
-}
-
 // startOperator runs the operator for the namespaces, or for all, until stop is called or
 // the spec ends.
 func startOperator(namespaces ...string) (stop func()) {
@@ -176,11 +144,13 @@ func startOperator(namespaces ...string) (stop func()) {
 func startOperatorUnderOLM(condition client.ObjectKey, namespaces ...string) (stop func()) {
 	clientOptions := ClientOptions(namespaces)
 	mgr, err := ctrl.NewManager(operator, ctrl.Options{
-		Scheme:     scheme,
-		Cache:      CacheOptions(namespaces),
-		Client:     clientOptions,
-		Metrics:    metricsserver.Options{BindAddress: "0"},
-		Controller: config.Controller{SkipNameValidation: new(true)},
+		Scheme:         scheme,
+		Cache:          CacheOptions(namespaces),
+		Client:         clientOptions,
+		NewClient:      NewClient,
+		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return RESTMapper(scheme) },
+		Metrics:        metricsserver.Options{BindAddress: "0"},
+		Controller:     config.Controller{SkipNameValidation: new(true)},
 	})
 	Expect(err).NotTo(HaveOccurred())
 	Expect((&EchoReconciler{

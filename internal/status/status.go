@@ -4,6 +4,7 @@ package status
 import (
 	"fmt"
 	"strings"
+	"unicode"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -196,11 +197,19 @@ func condition(conditionType string, status metav1.ConditionStatus, reason, form
 	}
 }
 
-// Shortened returns at most limit characters of the text, the last an ellipsis where some are
-// left out.
+// Shortened returns at most limit characters of the text on one line, the last an ellipsis
+// where some are left out. Whatever does not print becomes a space: others wrote the text, a
+// server the end of its log for one, and it is shown in terminals.
 func Shortened(text string, limit int) string {
-	if runes := []rune(text); len(runes) > limit {
-		return string(runes[:limit-1]) + "…"
+	runes := []rune(text)
+	left := min(len(runes), limit)
+	for i, r := range runes[:left] {
+		if !unicode.IsPrint(r) {
+			runes[i] = ' '
+		}
 	}
-	return text
+	if left < len(runes) {
+		runes[left-1] = '…'
+	}
+	return string(runes[:left])
 }

@@ -217,7 +217,8 @@ func TestOfPod(t *testing.T) {
 }
 
 func TestShortened(t *testing.T) {
-	for text, want := range map[string]string{"short": "short", "exact!": "exact!", "too long": "too l…", "ééééééé": "ééééé…"} {
+	for text, want := range map[string]string{"short": "short", "exact!": "exact!", "too long": "too l…", "ééééééé": "ééééé…",
+		"a\nb\x1b[": "a b [", "\u202etxt": " txt"} {
 		if got := Shortened(text, 6); got != want {
 			t.Errorf("%s: got %s, want %s", text, got, want)
 		}

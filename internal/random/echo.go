@@ -1,0 +1,101 @@
+// Package random makes Echoes of random content for the tests: whatever their authors can
+// write, and rather what is awkward than what is likely.
+package random
+
+import (
+	"math/rand"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/randfill/bytesource"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+)
+
+// Echo returns an Echo as the API server would keep it, with its defaults. The same data
+// make the same Echo; eight bytes are enough for any.
+func Echo(data []byte) *echov1.Echo {
+	random := source{rand.New(bytesource.New(data))} //nolint:gosec // It is to be repeatable.
+	echo := &echov1.Echo{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "op-demo", Name: random.name(), UID: "11111111-2222-3333-4444-555555555555"},
+		Spec: echov1.EchoSpec{
+			Message:    strings.ReplaceAll("m"+random.text(16383), "\x00", ""),
+			Replicas:   1 + random.Int31n(5),
+			Port:       random.port(80),
+			TargetPort: random.port(5678),
+		},
+	}
+	if random.Intn(2) == 0 {
+		echo.Spec.Page = &echov1.Page{
+			Title:    random.text(253),
+			Language: random.of("", "vi", "pt-BR", "zh-Hant-TW"),
+			Color:    random.of("#2196F3", "#000000", "#fFfFfF"),
+		}
+	}
+	if echo.Spec.Image = random.image(); echo.Spec.Image != "" {
+		echo.Spec.Command, echo.Spec.Args = random.words(), random.words()
+	}
+	if random.Intn(2) == 0 {
+		echo.Spec.Resources = corev1.ResourceRequirements{Limits: random.resources(), Requests: random.resources()}
+	}
+	return echo
+}
+
+type source struct{ *rand.Rand }
+
+func (s source) of(choices ...string) string { return choices[s.Intn(len(choices))] }
+
+func (s source) name() string {
+	return s.of("hello", "a", "0", "a--b", "echo", "1-2-3", strings.Repeat("n", 58))
+}
+
+func (s source) port(usual int32) int32 {
+	return []int32{1, usual, 1023, 1024, 65535, 1 + s.Int31n(65535)}[s.Intn(6)]
+}
+
+// text returns up to so many characters. Lengths are extreme, and pieces those that mean
+// something to HTML, to the kubelet, to Go's templates, to a terminal or to a log.
+func (s source) text(limit int) string {
+	var text []rune
+	for range s.Intn(12) {
+		piece := []rune(s.of("", "a", " ", "\n", "\r\n", "\t", "\x00", "\x1b[31m", "\u202e", "\ufeff", "\u2028", "é", "😀",
+			"<", "</title>", "</main>", "<script>alert(1)</script>", "<!--", "-->", "]]>", "&amp;", "&#0;", `"`, "'", "`", `\`, "%s%n",
+			"{{.}}", "$", "$$", "$(HOME)", "$(ECHO_TEXT)", "$(", "level=error", string(s.Int31n(0xD800))))
+		if s.Intn(20) == 0 {
+			piece = slices.Repeat(piece, limit/max(1, len(piece)))
+		}
+		text = append(text, piece...)
+	}
+	return string(text[:min(len(text), limit)])
+}
+
+func (s source) words() []string {
+	var words []string
+	for range s.Intn(4) {
+		words = append(words, s.text(100))
+	}
+	return words
+}
+
+// image returns none at all in half of the cases, and seldom one that no pod may have.
+func (s source) image() string {
+	if s.Intn(2) == 0 {
+		return ""
+	}
+	return s.of("nginx", "docker.io/library/busybox:1.37", "registry.example:5000/a/b@sha256:"+strings.Repeat("0", 64),
+		strings.Repeat("i", 1024), "NOT//an::image", "$(HOME)", "😀", " outer space ")
+}
+
+// resources returns quantities of every notation. Many of the sets are such that no pod
+// may have them: the schema of an Echo asks no more than that each is a quantity.
+func (s source) resources() corev1.ResourceList {
+	list := corev1.ResourceList{}
+	for range s.Intn(3) {
+		name := s.of("cpu", "cpu", "memory", "memory", "ephemeral-storage", "hugepages-2Mi", "example.com/gpu", "nonsense")
+		list[corev1.ResourceName(name)] = resource.MustParse(s.of("0", "1", "10m", "0.0105", "100500u", "1e3", "64Mi", "1500M", "1.5Gi", "-1", "9223372036854775807"))
+	}
+	return list
+}

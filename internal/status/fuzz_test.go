@@ -1,0 +1,163 @@
+package status
+
+import (
+	"encoding/binary"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/randfill"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/random"
+)
+
+// FuzzOf: whatever is observed, the status is well-formed, agrees with itself, and says
+// Ready exactly when every part of the observation does.
+func FuzzOf(f *testing.F) {
+	for seed := range uint64(300) {
+		f.Add(binary.BigEndian.AppendUint64(nil, seed), binary.BigEndian.AppendUint64(nil, ^seed))
+	}
+	f.Fuzz(func(t *testing.T, data, specData []byte) {
+		echo, observed := random.Echo(specData), Observation{}
+		echo.Generation = 7
+		observations(data).Fill(&observed)
+		got := Of(echo, observed)
+
+		conditions := map[string]metav1.Condition{}
+		for _, c := range got.Conditions {
+			conditions[c.Type] = c
+			if c.ObservedGeneration != 7 || c.Reason == "" || (c.Status != metav1.ConditionTrue && c.Status != metav1.ConditionFalse) {
+				t.Errorf("condition %+v", c)
+			}
+			if utf8.RuneCountInString(c.Message) > maxMessage || strings.ContainsFunc(c.Message, func(r rune) bool { return !unicode.IsPrint(r) }) {
+				t.Errorf("message of %s: %.80q", c.Type, c.Message)
+			}
+		}
+		ready, available := conditions[echov1.ConditionReady], conditions[echov1.ConditionAvailable]
+		progressing, degraded := conditions[echov1.ConditionProgressing], conditions[echov1.ConditionDegraded]
+		if len(got.Conditions) != 4 || len(conditions) != 4 {
+			t.Fatalf("conditions %v", got.Conditions)
+		}
+
+		if is := ready.Status == metav1.ConditionTrue; is != complete(observed, echo.Spec.Replicas) {
+			t.Errorf("Ready is %s (%.80q) of %+v", ready.Status, ready.Message, observed)
+		}
+		if ready.Status == metav1.ConditionTrue && (available.Status != metav1.ConditionTrue ||
+			progressing.Status != metav1.ConditionFalse || degraded.Status != metav1.ConditionFalse || RolloutInFlight(got)) {
+			t.Errorf("Ready, and yet %v", got.Conditions)
+		}
+		if is, serves := available.Status == metav1.ConditionTrue, observed.HasService && got.AvailableReplicas > 0; is != serves {
+			t.Errorf("Available is %s of %+v", available.Status, observed)
+		}
+		if degraded.Status == metav1.ConditionTrue && (ready.Reason != degraded.Reason || ready.Message != degraded.Message) {
+			t.Errorf("Ready does not repeat what is wrong: %v", got.Conditions)
+		}
+		if len(observed.Refused) > 0 && (degraded.Status != metav1.ConditionTrue || degraded.Reason != observed.Refused[0].Reason) {
+			t.Errorf("a refusal is hidden: %v", got.Conditions)
+		}
+		slices.Reverse(observed.Pods)
+		if again := Of(echo, observed); !equality.Semantic.DeepEqual(again, got) {
+			t.Errorf("the order of the pods matters: %v, %v", got, again)
+		}
+	})
+}
+
+// complete says in one piece what Ready promises.
+func complete(observed Observation, wanted int32) bool {
+	if observed.Deployment == nil || !observed.HasService || len(observed.Refused) > 0 {
+		return false
+	}
+	is := observed.Deployment.Status
+	return is.ObservedGeneration >= observed.Deployment.Generation &&
+		slices.ContainsFunc(is.Conditions, func(c appsv1.DeploymentCondition) bool {
+			return c.Type == appsv1.DeploymentProgressing && c.Reason == "NewReplicaSetAvailable"
+		}) &&
+		is.UpdatedReplicas >= wanted && is.Replicas == is.UpdatedReplicas && is.AvailableReplicas >= wanted
+}
+
+// observations fills an Observation with what controllers and kubelets write, in any
+// combination, and with what they never would.
+func observations(data []byte) *randfill.Filler {
+	words := func(c randfill.Continue, choices ...string) string {
+		if c.Intn(8) == 0 {
+			return c.String(0)
+		}
+		return choices[c.Intn(len(choices))]
+	}
+	names := 0
+	return randfill.NewFromGoFuzz(data).NilChance(0.3).NumElements(0, 3).Funcs(
+		func(i *int32, c randfill.Continue) { *i = c.Int31n(6) },
+		func(i *int64, c randfill.Continue) { *i = c.Int63n(3) },
+		func(s *string, c randfill.Continue) {
+			*s = words(c, "", "ImagePullBackOff", "CrashLoopBackOff", "Unschedulable", "ReplicaSetUpdated", "ErrImagePull: ErrImagePull: no",
+				"two\nlines", "\x1b[31m", "\x00", string(make([]rune, 3000)))
+		},
+		func(f *[]Failure, c randfill.Continue) {
+			if c.Intn(4) == 0 {
+				*f = make([]Failure, 1+c.Intn(3))
+				for i := range *f {
+					c.Fill(&(*f)[i])
+				}
+			}
+		},
+		func(f *Failure, c randfill.Continue) {
+			f.Reason = []string{echov1.ReasonConflict, echov1.ReasonRejected}[c.Intn(2)]
+			c.Fill(&f.Message)
+			f.Message = "m" + f.Message
+		},
+		func(s *metav1.Time, _ randfill.Continue) { *s = metav1.Unix(0, 0) },
+		func(d *appsv1.Deployment, c randfill.Continue) {
+			c.Fill(&d.Generation)
+			c.Fill(&d.Status)
+			if c.Bool() { // Near to the truth of a healthy one.
+				pods := c.Int31n(6)
+				d.Status.Replicas, d.Status.UpdatedReplicas, d.Status.AvailableReplicas = pods, pods, pods+c.Int31n(2)
+				d.Status.ObservedGeneration = d.Generation
+			}
+			// A list by type: the API server knows each but once.
+			d.Status.Conditions = slices.CompactFunc(d.Status.Conditions, func(a, b appsv1.DeploymentCondition) bool { return a.Type == b.Type })
+			if len(d.Status.Conditions) == 3 {
+				d.Status.Conditions = d.Status.Conditions[:2]
+			}
+		},
+		func(d *appsv1.DeploymentCondition, c randfill.Continue) {
+			d.Type = []appsv1.DeploymentConditionType{appsv1.DeploymentProgressing, appsv1.DeploymentProgressing, appsv1.DeploymentReplicaFailure}[c.Intn(3)]
+			d.Status = []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown}[c.Intn(3)]
+			d.Reason = words(c, newReplicaSetAvailable, newReplicaSetAvailable, "ReplicaSetUpdated")
+			c.Fill(&d.Message)
+		},
+		func(p *corev1.Pod, c randfill.Continue) {
+			p.Name = string(rune('a' + names)) // Names differ in a namespace.
+			names++
+			if c.Intn(4) == 0 {
+				c.Fill(&p.DeletionTimestamp)
+			}
+			c.Fill(&p.Status.Conditions)
+			c.Fill(&p.Status.InitContainerStatuses)
+			c.Fill(&p.Status.ContainerStatuses)
+		},
+		func(s *corev1.ContainerStatus, c randfill.Continue) {
+			c.Fill(&s.Name)
+			c.Fill(&s.Ready)
+			c.Fill(&s.RestartCount)
+			c.Fill(&s.State)
+			c.Fill(&s.LastTerminationState)
+		},
+		func(w *corev1.ContainerStateWaiting, c randfill.Continue) {
+			w.Reason = words(c, slices.Sorted(maps.Keys(waitingReasons))...)
+			c.Fill(&w.Message)
+		},
+		func(p *corev1.PodConditionType, _ randfill.Continue) { *p = corev1.PodScheduled },
+		func(s *corev1.ConditionStatus, c randfill.Continue) {
+			*s = []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse}[c.Intn(2)]
+		},
+	)
+}
