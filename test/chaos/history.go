@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/children"
+)
+
+// history is everything that happened in a namespace, as the API server tells it.
+type history struct {
+	cancel  context.CancelFunc
+	watches sync.WaitGroup
+
+	mu sync.Mutex
+	// uids are those of the children of each name; owners tells whose they are.
+	uids   map[string]sets.Set[types.UID]
+	owners map[types.UID]types.UID
+	// withStatus are the Echoes that ever had one.
+	withStatus  sets.Set[types.UID]
+	deployments map[string][]seen[*appsv1.Deployment]
+	echoes      []seen[*echov1.Echo]
+}
+
+// seen is one version of an object.
+type seen[T any] struct {
+	object  T
+	version uint64
+	when    time.Time
+}
+
+// recordHistory begins with an empty namespace.
+func recordHistory(ctx context.Context, c client.WithWatch, namespace string) (*history, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	h := &history{cancel: cancel, uids: map[string]sets.Set[types.UID]{}, owners: map[types.UID]types.UID{},
+		withStatus: sets.Set[types.UID]{}, deployments: map[string][]seen[*appsv1.Deployment]{}}
+	for _, list := range kinds() {
+		w, err := retryWatch(ctx, c, list, namespace)
+		if err != nil {
+			cancel()
+			return nil, err
+		}
+		h.watches.Go(func() {
+			for event := range w.ResultChan() {
+				if object, ok := event.Object.(client.Object); ok && event.Type != watch.Deleted {
+					h.add(object)
+				}
+			}
+		})
+	}
+	return h, nil
+}
+
+// retryWatch watches from now on, also beyond an outage of the API server.
+func retryWatch(ctx context.Context, c client.WithWatch, list client.ObjectList, namespace string) (watch.Interface, error) {
+	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return nil, err
+	}
+	return watchtools.NewRetryWatcherWithContext(ctx, list.GetResourceVersion(), &toolscache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return c.Watch(ctx, list, &client.ListOptions{Namespace: namespace, Raw: &options})
+		},
+	})
+}
+
+func (h *history) stop() {
+	h.cancel()
+	h.watches.Wait()
+}
+
+func (h *history) add(object client.Object) {
+	version, err := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
+	if err != nil {
+		return // The end of the watch.
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch o := object.(type) {
+	case *echov1.Echo:
+		h.echoes = append(h.echoes, seen[*echov1.Echo]{o, version, time.Now()})
+		if o.Status.ObservedGeneration > 0 {
+			h.withStatus.Insert(o.UID)
+		}
+		return
+	case *appsv1.Deployment:
+		h.deployments[o.Name] = append(h.deployments[o.Name], seen[*appsv1.Deployment]{o, version, time.Now()})
+	}
+	name := kindOf(object) + " " + object.GetName()
+	if h.uids[name] == nil {
+		h.uids[name] = sets.Set[types.UID]{}
+	}
+	h.uids[name].Insert(object.GetUID())
+	if owner := metav1.GetControllerOf(object); owner != nil {
+		h.owners[object.GetUID()] = owner.UID
+	}
+}
+
+// checkUIDs finds children that were made anew without need. Those of an Echo that went before
+// it ever had a status do not count: an operator whose view lags cannot know that they were
+// there, and makes them until it sees the end of their Echo.
+func (h *history) checkUIDs(expected map[string]int) (findings []error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for name, uids := range h.uids {
+		made := 0
+		for uid := range uids {
+			if owner, owned := h.owners[uid]; !owned || h.withStatus.Has(owner) {
+				made++
+			}
+		}
+		if made > expected[name] && expected[name] > 0 {
+			findings = append(findings, fmt.Errorf("%s was made %d times, the operations ask for %d", name, made, expected[name]))
+		}
+	}
+	return findings
+}
+
+// lag is how long a Deployment may have been otherwise when the status was written: what
+// another writer did in between is not the operator's lie.
+const lag = time.Second
+
+// checkReady finds statuses that said Ready of a spec that was not rolled out.
+func (h *history) checkReady() (findings []error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, echo := range h.echoes {
+		status := echo.object.Status
+		if !meta.IsStatusConditionTrue(status.Conditions, echov1.ConditionReady) || status.ObservedGeneration != echo.object.Generation {
+			continue
+		}
+		if !wasRolledOut(echo, h.deployments[children.Name(echo.object)]) {
+			findings = append(findings, fmt.Errorf("the status of Echo %s said Ready of generation %d, version %d, which was not rolled out",
+				echo.object.Name, echo.object.Generation, echo.version))
+		}
+	}
+	return findings
+}
+
+func wasRolledOut(echo seen[*echov1.Echo], versions []seen[*appsv1.Deployment]) bool {
+	for i, d := range versions {
+		replaced := i+1 < len(versions) && versions[i+1].version < echo.version && echo.when.Sub(versions[i+1].when) > lag
+		if d.version < echo.version && !replaced && isRolledOut(d.object, echo.object) {
+			return true
+		}
+	}
+	return false
+}
+
+func isRolledOut(d *appsv1.Deployment, echo *echov1.Echo) bool {
+	return hasShape(d, echo) && d.Status.ObservedGeneration >= d.Generation &&
+		d.Status.UpdatedReplicas >= echo.Spec.Replicas && d.Status.AvailableReplicas >= echo.Spec.Replicas &&
+		d.Status.Replicas == d.Status.UpdatedReplicas
+}
+
+func hasShape(d *appsv1.Deployment, echo *echov1.Echo) bool {
+	shaped := d.DeepCopy()
+	children.Deployment(shaped, echo, serverImage)
+	return equality.Semantic.DeepEqual(shaped, d)
+}
+
+// checkOrder finds Deployments that went back to an earlier spec after a newer one.
+func (h *history) checkOrder() (findings []error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for name, versions := range h.deployments {
+		newest, uid := int64(0), types.UID("")
+		for _, d := range versions {
+			if uid != d.object.UID {
+				newest, uid = 0, d.object.UID
+			}
+			generation := h.generationOf(d)
+			if generation > 0 && generation < newest {
+				findings = append(findings, fmt.Errorf("the Deployment %s went back from generation %d of its Echo to %d (version %d)",
+					name, newest, generation, d.version))
+			}
+			newest = max(newest, generation)
+		}
+	}
+	return findings
+}
+
+// generationOf returns the newest generation of its Echo that the Deployment can stem from, or
+// 0 if there is none.
+func (h *history) generationOf(d seen[*appsv1.Deployment]) (generation int64) {
+	for _, echo := range h.echoes {
+		if echo.version < d.version && echo.object.Generation > generation &&
+			metav1.IsControlledBy(d.object, echo.object) && hasMessage(d.object, echo.object) {
+			generation = echo.object.Generation
+		}
+	}
+	return generation
+}
+
+// hasMessage tells whether the Deployment's server says what the Echo says.
+func hasMessage(d *appsv1.Deployment, echo *echov1.Echo) bool {
+	shaped := d.DeepCopy()
+	children.Deployment(shaped, echo, serverImage)
+	container, wanted := d.Spec.Template.Spec.Containers[0], shaped.Spec.Template.Spec.Containers[0]
+	return equality.Semantic.DeepEqual(container.Args, wanted.Args) && equality.Semantic.DeepEqual(container.Env, wanted.Env)
+}

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// mutant is an operator with a planted bug. The campaign that does not catch it is broken.
+type mutant struct {
+	name string
+	// promise is the number of the promise in docs/reliability.md that it breaks.
+	promise int
+	// file has the text once; the bug is in what replaces it.
+	file, text, bug string
+	// part catches it in the short form.
+	part string
+}
+
+const (
+	controllerFile = "internal/controller/echo_controller.go"
+	childrenFile   = "internal/controller/children.go"
+	podsFile       = "internal/controller/pods.go"
+	shapeFile      = "internal/children/deployment.go"
+	statusFile     = "internal/status/status.go"
+)
+
+var mutants = []mutant{
+	{name: "writes in steady state", promise: 1, part: "crash points",
+		file: childrenFile, text: "if equality.Semantic.DeepEqual(live, wanted) {", bug: "if false && equality.Semantic.DeepEqual(live, wanted) {"},
+	{name: "writes the time into its status", promise: 1, part: "crash points",
+		file: controllerFile, text: "	if err := r.writeStatus(ctx, echo, next)", bug: "	next.Selector += time.Now().Format(\",15-04-05\")\n	if err := r.writeStatus(ctx, echo, next)"},
+	{name: "adopts by name", promise: 2, part: "other writers",
+		file: childrenFile, text: "case !metav1.IsControlledBy(live, echo):", bug: "case live.GetName() != children.Name(echo):"},
+	{name: "ignores a conflict", promise: 2, part: "other writers",
+		file: childrenFile, text: "return nil, &foreignError{kind: c.kind, object: live}", bug: "return live, nil"},
+	{name: "lets drift be", promise: 3, part: "other writers",
+		file: shapeFile, text: "	spec.Replicas = new(echo.Spec.Replicas)", bug: "	if deployment.UID == \"\" || deployment.Annotations[\"kkloud.io/echo-generation\"] != strconv.FormatInt(echo.Generation, 10) {\n		spec.Replicas = new(echo.Spec.Replicas)\n	}"},
+	{name: "believes that Ready is for ever", promise: 3, part: "other writers",
+		file: controllerFile, text: "	observed, err := r.applyChildren(ctx, echo)", bug: "	if meta.IsStatusConditionTrue(echo.Status.Conditions, echov1.ConditionReady) && echo.Status.ObservedGeneration == echo.Generation {\n		return ctrl.Result{}, nil\n	}\n	observed, err := r.applyChildren(ctx, echo)"},
+	{name: "loses a child without its label", promise: 3, part: "other writers",
+		file: childrenFile, text: "		if !apierrors.IsAlreadyExists(createErr) {", bug: "		if true {"},
+	{name: "forgets a removed field", promise: 4, part: "operations",
+		file: shapeFile, text: "	container.Resources = resources(echo)", bug: "	if len(echo.Spec.Resources.Limits)+len(echo.Spec.Resources.Requests) > 0 || container.Resources.Requests == nil {\n		container.Resources = resources(echo)\n	}"},
+	{name: "keeps a child that is not wanted", promise: 4, part: "crash points",
+		file: childrenFile, text: "		return nil, r.remove(ctx, echo, c, live)", bug: "		return nil, nil"},
+	{name: "writes without a version", promise: 5, part: "stale reads",
+		file: childrenFile, text: "	if err := r.Client.Update(ctx, wanted)", bug: "	wanted.SetResourceVersion(\"\")\n	if err := r.Client.Update(ctx, wanted)"},
+	{name: "believes an old Echo", promise: 5, part: "stale reads",
+		file: childrenFile, text: "if children.Generation(live) <= echo.Generation {", bug: "if children.Generation(live) >= 0 {"},
+	{name: "works for an Echo that is gone", promise: 5, part: "stale reads",
+		file: childrenFile, text: "if wasThere(echo, c) {", bug: "if false && wasThere(echo, c) {"},
+	{name: "reports Ready too early", promise: 6, part: "crash points",
+		file: statusFile, text: "	return len(observed.Refused) == 0 && observed.HasService &&", bug: "	return observed.Deployment != nil || len(observed.Refused) == 0 && observed.HasService &&"},
+	{name: "reports an earlier rollout", promise: 6, part: "crash points",
+		file: statusFile, text: "	return deployment != nil && deployment.Status.ObservedGeneration >= deployment.Generation", bug: "	return deployment != nil"},
+	{name: "does not look at pods", promise: 6, part: "failing pods",
+		file: podsFile, text: "	return pods.Items, err", bug: "	return nil, err"},
+	{name: "gives up after an error", promise: 7, part: "schedules",
+		file: controllerFile, text: "return ctrl.Result{}, errors.New(status.Shortened(err.Error(), maxNote))", bug: "return ctrl.Result{}, nil"},
+	{name: "gives up after a refusal", promise: 7, part: "rejections",
+		file: controllerFile, text: "return ctrl.Result{RequeueAfter: refusalRetry(next)}, nil", bug: "return ctrl.Result{}, nil"},
+	{name: "retries a refusal without a pause", promise: 7, part: "rejections",
+		file: controllerFile, text: "return ctrl.Result{RequeueAfter: refusalRetry(next)}, nil", bug: "return ctrl.Result{RequeueAfter: time.Millisecond}, nil"},
+	{name: "forgets a child after a crash", promise: 7, part: "crash points",
+		file: controllerFile, text: "		object, err := r.apply(ctx, echo, c)", bug: "		if c.kind == \"PodDisruptionBudget\" && observed.Deployment != nil && observed.Deployment.Status.ObservedGeneration > 0 {\n			continue\n		}\n		object, err := r.apply(ctx, echo, c)"},
+}
+
+// build makes the mutant's program. The tree stays as it is: the compiler sees another text
+// in place of the file's.
+func (m mutant) build(ctx context.Context, root, directory string) (string, error) {
+	file, err := absolute(root, m.file)
+	if err != nil {
+		return "", err
+	}
+	text, err := os.ReadFile(file) //nolint:gosec // A file of the tree.
+	if err != nil {
+		return "", err
+	}
+	if n := bytes.Count(text, []byte(m.text)); n != 1 {
+		return "", fmt.Errorf("mutant %q: %s has its text %d times, it must be there once: %s", m.name, m.file, n, m.text)
+	}
+	name := filepath.Join(directory, strings.ReplaceAll(m.name, " ", "-"))
+	mutated := bytes.Replace(text, []byte(m.text), []byte(m.bug), 1)
+	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {file: name + ".go"}})
+	if err != nil {
+		return "", err
+	}
+	//nolint:gosec // A directory of our own.
+	if err := errors.Join(os.WriteFile(name+".go", mutated, 0o600), os.WriteFile(name+".json", overlay, 0o600)); err != nil {
+		return "", err
+	}
+	command := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-overlay", name+".json", "-o", name, "./cmd") //nolint:gosec // Our own program.
+	command.Dir = root
+	command.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if output, err := command.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build mutant %q: %w\n%s", m.name, err, output)
+	}
+	return name, nil
+}
+
+// mutantResult tells what caught a mutant.
+type mutantResult struct {
+	Mutant  string `json:"mutant"`
+	Promise int    `json:"promise"`
+	// Caught holds, for each part that was run, the scenario that caught it, or nothing.
+	Caught map[string]string `json:"caught"`
+}
+
+// mutantConvergence is how long a mutant gets: one that does not converge is to be caught soon.
+const mutantConvergence = 20 * time.Second
+
+// huntMutants runs every mutant: through the part that has to catch it, or in the long form
+// through all.
+func (b *bed) huntMutants(ctx context.Context, o options, r *report) error {
+	b.convergence = mutantConvergence
+	missed := 0
+	for _, m := range mutants {
+		if !strings.Contains(m.name, o.scenario) {
+			continue
+		}
+		program, err := m.build(ctx, o.root, b.directory)
+		if err != nil {
+			return err
+		}
+		result := mutantResult{Mutant: m.name, Promise: m.promise, Caught: map[string]string{}}
+		for _, p := range parts {
+			if o.short && p.name != m.part || o.part != "" && p.name != o.part || p.alone {
+				continue
+			}
+			all := o
+			all.scenario, all.short = "", true
+			played, err := b.play(ctx, p, all, program)
+			if err != nil {
+				return err
+			}
+			result.Caught[p.name] = strings.Join(played.Failures, "; ")
+		}
+		r.Mutants = append(r.Mutants, result)
+		if result.Caught[m.part] == "" {
+			missed++
+			fmt.Printf("MISSED %s: %s did not catch it\n", m.name, m.part)
+		} else {
+			fmt.Printf("caught %s: %s, %s\n", m.name, m.part, result.Caught[m.part])
+		}
+	}
+	if missed > 0 {
+		return fmt.Errorf("%d mutants were not caught", missed)
+	}
+	return nil
+}
+
+// printMutants prints the table of which part catches which.
+func printMutants(w io.Writer, results []mutantResult) {
+	if len(results) == 0 {
+		return
+	}
+	columns := []string{"operator that", "promise"}
+	for _, p := range parts {
+		columns = append(columns, p.name)
+	}
+	printRow := func(cells []string) { _, _ = fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | ")) }
+	_, _ = fmt.Fprintln(w)
+	printRow(columns)
+	printRow(slices.Repeat([]string{"---"}, len(columns)))
+	for _, r := range results {
+		cells := []string{r.Mutant, fmt.Sprint(r.Promise)}
+		for _, p := range parts {
+			caught, played := r.Caught[p.name]
+			switch {
+			case !played:
+				cells = append(cells, "")
+			case caught == "":
+				cells = append(cells, "–")
+			default:
+				cells = append(cells, "caught")
+			}
+		}
+		printRow(cells)
+	}
+}

@@ -1,0 +1,633 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/children"
+)
+
+// otherWriters do to children what is not theirs to do, and what is.
+func otherWriters(context.Context, options) (all []scenario, err error) {
+	each := map[string]func(context.Context, *world, func() client.Object) error{
+		"drifts":                              undrift,
+		"is deleted":                          deleteChild,
+		"is orphaned and gets its owner back": orphanAndReturn,
+		"is orphaned and deleted":             orphanAndDelete,
+		"of somebody else is there before":    foreignBefore,
+		"of somebody else comes after":        foreignAfter,
+		"of an earlier Echo is there":         ofEarlierEcho,
+		"bears labels of others":              labelled,
+	}
+	for _, empty := range []func() client.Object{service, deployment, budget} {
+		for _, what := range slices.Sorted(maps.Keys(each)) {
+			all = append(all, scenario{kindOf(empty()) + " " + what, func(ctx context.Context, w *world) error { return each[what](ctx, w, empty) }})
+		}
+	}
+	return append(all,
+		scenario{"a sidecar is injected", injected},
+		scenario{"the Echo goes and its children stay", orphanAll},
+		scenario{"an autoscaler scales the Echo", autoscaled},
+		scenario{"a policy adds to every Deployment", policyAdds},
+		scenario{"a policy overrules the operator", policyOverrules},
+	), nil
+}
+
+// drift is a change of what the operator owns.
+type drift struct {
+	name   string
+	change func(client.Object)
+}
+
+func drifts(kind string) []drift {
+	of := map[string][]drift{
+		"Service": {
+			ofService("selector", func(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": "other"} }),
+			ofService("a further selector", func(s *corev1.Service) { s.Spec.Selector["app"] = "other" }),
+			ofService("port", func(s *corev1.Service) { s.Spec.Ports[0].Port = 8080 }),
+			ofService("targetPort", func(s *corev1.Service) { s.Spec.Ports[0].TargetPort = intstr.FromInt32(1) }),
+			ofService("another port", func(s *corev1.Service) {
+				s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: "more", Port: 81})
+			}),
+			ofService("NodePort", func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeNodePort }),
+			ofService("LoadBalancer", func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeLoadBalancer }),
+			ofService("LoadBalancer with all that belongs to it", func(s *corev1.Service) {
+				s.Spec.Type = corev1.ServiceTypeLoadBalancer
+				s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+				s.Spec.LoadBalancerSourceRanges = []string{"192.0.2.0/24"}
+				s.Spec.LoadBalancerClass = new("example.com/class")
+			}),
+			ofService("ExternalName", func(s *corev1.Service) {
+				s.Spec = corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "example.com"}
+			}),
+		},
+		"Deployment": {
+			ofDeployment("replicas", func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](4) }),
+			ofDeployment("no replicas", func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](0) }),
+			ofDeployment("strategy", func(d *appsv1.Deployment) {
+				d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
+			}),
+			ofDeployment("deadline", func(d *appsv1.Deployment) { d.Spec.ProgressDeadlineSeconds = ptr.To[int32](600) }),
+			ofDeployment("pause", func(d *appsv1.Deployment) { d.Spec.Paused = true }),
+			ofContainer("image", func(c *corev1.Container) { c.Image = "docker.io/library/other:1" }),
+			ofContainer("args", func(c *corev1.Container) { c.Args[0] = "-text=other" }),
+			ofContainer("command", func(c *corev1.Container) { c.Command = []string{"serve"} }),
+			ofContainer("readiness probe", func(c *corev1.Container) { c.ReadinessProbe.HTTPGet.Path = "/" }),
+			ofContainer("no liveness probe", func(c *corev1.Container) { c.LivenessProbe = nil }),
+			ofContainer("resources", func(c *corev1.Container) { c.Resources = corev1.ResourceRequirements{} }),
+			ofContainer("no lifecycle", func(c *corev1.Container) { c.Lifecycle = nil }),
+			ofContainer("ports", func(c *corev1.Container) { c.Ports = nil }),
+			ofContainer("security context", func(c *corev1.Container) {
+				c.SecurityContext.Privileged = new(true)
+				c.SecurityContext.AllowPrivilegeEscalation = nil
+			}),
+			ofDeployment("host network", func(d *appsv1.Deployment) { d.Spec.Template.Spec.HostNetwork = true }),
+			ofDeployment("token", func(d *appsv1.Deployment) { d.Spec.Template.Spec.AutomountServiceAccountToken = nil }),
+			ofDeployment("label of the pods", func(d *appsv1.Deployment) { delete(d.Spec.Template.Labels, children.ManagedByLabel) }),
+		},
+		"PodDisruptionBudget": {
+			ofBudget("minAvailable", func(b *policyv1.PodDisruptionBudget) {
+				b.Spec.MaxUnavailable, b.Spec.MinAvailable = nil, new(intstr.FromString("100%"))
+			}),
+			ofBudget("selector", func(b *policyv1.PodDisruptionBudget) {
+				b.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "other"}}
+			}),
+			ofBudget("eviction policy", func(b *policyv1.PodDisruptionBudget) { b.Spec.UnhealthyPodEvictionPolicy = nil }),
+		},
+	}[kind]
+	return append(of,
+		drift{"label of the operator", func(o client.Object) { removeLabel(o, children.ManagedByLabel) }},
+		drift{"label of the Echo", func(o client.Object) { o.SetLabels(map[string]string{children.ManagedByLabel: children.ManagedBy}) }},
+		drift{"all labels", func(o client.Object) { o.SetLabels(nil) }},
+	)
+}
+
+func ofService(name string, change func(*corev1.Service)) drift {
+	return drift{name, func(o client.Object) { change(o.(*corev1.Service)) }}
+}
+
+func ofDeployment(name string, change func(*appsv1.Deployment)) drift {
+	return drift{name, func(o client.Object) { change(o.(*appsv1.Deployment)) }}
+}
+
+func ofContainer(name string, change func(*corev1.Container)) drift {
+	return ofDeployment(name, func(d *appsv1.Deployment) { change(&d.Spec.Template.Spec.Containers[0]) })
+}
+
+func ofBudget(name string, change func(*policyv1.PodDisruptionBudget)) drift {
+	return drift{name, func(o client.Object) { change(o.(*policyv1.PodDisruptionBudget)) }}
+}
+
+func removeLabel(o client.Object, name string) {
+	labels := o.GetLabels()
+	delete(labels, name)
+	o.SetLabels(labels)
+}
+
+// undrift sees each change undone.
+func undrift(ctx context.Context, w *world, empty func() client.Object) error {
+	if err := w.begin(ctx); err != nil {
+		return err
+	}
+	before, err := stateOf(ctx, w.plane.Client, w.fire)
+	if err != nil {
+		return err
+	}
+	for _, drift := range drifts(kindOf(empty())) {
+		if err := w.onChild(ctx, one, empty, func(ctx context.Context, child client.Object) error {
+			version := child.GetResourceVersion()
+			if err := w.change(ctx, child, func() { drift.change(child) }); err != nil {
+				return err
+			}
+			if child.GetResourceVersion() == version {
+				return errors.New("it changed nothing")
+			}
+			return nil
+		}); err != nil {
+			return fmt.Errorf("%s: %w", drift.name, err)
+		}
+		if err := w.isAgain(ctx, before, drift.name+" is undone"); err != nil {
+			return err
+		}
+	}
+	return w.verify(ctx)
+}
+
+// isAgain waits until everything under fire is as it was.
+func (w *world) isAgain(ctx context.Context, before, what string) error {
+	return w.await(ctx, convergence, what, func(ctx context.Context) error {
+		now, err := stateOf(ctx, w.plane.Client, w.fire)
+		if err == nil && now != before {
+			err = fmt.Errorf("it is not as it was (-before +now):\n%s", cmp.Diff(strings.Split(before, "\n"), strings.Split(now, "\n")))
+		}
+		return err
+	})
+}
+
+func deleteChild(ctx context.Context, w *world, empty func() client.Object) error {
+	if err := w.begin(ctx); err != nil {
+		return err
+	}
+	before, err := stateOf(ctx, w.plane.Client, w.fire)
+	if err != nil {
+		return err
+	}
+	w.expectedUIDs[kindOf(empty())+" echo-"+one]++
+	if err := w.onChild(ctx, one, empty, func(ctx context.Context, child client.Object) error { return w.plane.Client.Delete(ctx, child) }); err != nil {
+		return err
+	}
+	if err := w.isAgain(ctx, before, "the child is back"); err != nil {
+		return err
+	}
+	return w.verify(ctx)
+}
+
+// onObject does something to what is under a child's name, whoever owns it.
+func (w *world) onObject(ctx context.Context, empty func() client.Object, do func(context.Context, client.Object) error) error {
+	return w.both(ctx, func(ctx context.Context, namespace string) error {
+		return w.await(ctx, convergence, "the object is there", func(ctx context.Context) error {
+			object := empty()
+			if err := w.plane.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "echo-" + one}, object); err != nil {
+				return err
+			}
+			return do(ctx, object)
+		})
+	})
+}
+
+// orphan takes the child's owner away, and waits until the Echo says so.
+func orphan(ctx context.Context, w *world, empty func() client.Object) error {
+	if err := w.begin(ctx); err != nil {
+		return err
+	}
+	if err := w.onObject(ctx, empty, func(ctx context.Context, child client.Object) error {
+		return w.change(ctx, child, func() { child.SetOwnerReferences(nil) })
+	}); err != nil {
+		return err
+	}
+	return w.conflicts(ctx, empty, "no controller")
+}
+
+// conflicts waits until the Echo names what is another's, in both namespaces.
+func (w *world) conflicts(ctx context.Context, empty func() client.Object, owner string) error {
+	words := fmt.Sprintf("%s echo-%s exists and is not controlled by this Echo, but by %s", kindOf(empty()), one, owner)
+	return w.both(ctx, func(ctx context.Context, namespace string) error {
+		return w.tells(ctx, convergence, namespace, echov1.ReasonConflict, words)
+	})
+}
+
+func orphanAndReturn(ctx context.Context, w *world, empty func() client.Object) error {
+	if err := orphan(ctx, w, empty); err != nil {
+		return err
+	}
+	if err := w.onObject(ctx, empty, func(ctx context.Context, child client.Object) error {
+		var echo echov1.Echo
+		if err := w.plane.Client.Get(ctx, client.ObjectKey{Namespace: child.GetNamespace(), Name: one}, &echo); err != nil {
+			return err
+		}
+		return w.change(ctx, child, func() {
+			child.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(&echo, echov1.GroupVersion.WithKind("Echo"))})
+		})
+	}); err != nil {
+		return err
+	}
+	if err := w.isReady(ctx, one); err != nil {
+		return err
+	}
+	return w.verify(ctx)
+}
+
+func orphanAndDelete(ctx context.Context, w *world, empty func() client.Object) error {
+	if err := orphan(ctx, w, empty); err != nil {
+		return err
+	}
+	w.expectedUIDs[kindOf(empty())+" echo-"+one]++
+	if err := w.onObject(ctx, empty, func(ctx context.Context, child client.Object) error { return w.plane.Client.Delete(ctx, child) }); err != nil {
+		return err
+	}
+	if err := w.isReady(ctx, one); err != nil {
+		return err
+	}
+	return w.verify(ctx)
+}
+
+// foreign makes of an empty object somebody else's, under the child's name.
+func foreign(object client.Object, namespace string) client.Object {
+	object.SetNamespace(namespace)
+	object.SetName("echo-" + one)
+	object.SetAnnotations(map[string]string{"example.com/of": "somebody else"})
+	labels := map[string]string{"app": "other"}
+	switch o := object.(type) {
+	case *corev1.Service:
+		o.Spec.Ports = []corev1.ServicePort{{Port: 1}}
+	case *appsv1.Deployment:
+		o.Spec = appsv1.DeploymentSpec{
+			Replicas: ptr.To[int32](0),
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "other", Image: ownImage}}},
+			},
+		}
+	}
+	return object
+}
+
+// staysForeign sees the Echo complain of the object, and leave it as it was, also when the
+// Echo changes; and go on when it is gone.
+func (w *world) staysForeign(ctx context.Context, objects ...client.Object) error {
+	for _, object := range objects {
+		words := fmt.Sprintf("%s echo-%s exists and is not controlled by this Echo, but by no controller", kindOf(object), one)
+		if err := w.tells(ctx, convergence, object.GetNamespace(), echov1.ReasonConflict, words); err != nil {
+			return err
+		}
+	}
+	if err := w.editEcho(ctx, one, func(s *echov1.EchoSpec) { s.Message, s.Port, s.Replicas = "n", 81, 3 }); err != nil {
+		return err
+	}
+	for _, object := range objects {
+		if err := w.tells(ctx, convergence, object.GetNamespace(), echov1.ReasonConflict, kindOf(object)); err != nil {
+			return err
+		}
+		now := object.DeepCopyObject().(client.Object)
+		if err := w.plane.Client.Get(ctx, client.ObjectKeyFromObject(object), now); err != nil {
+			return err
+		}
+		if !isAsItWas(object, now) {
+			return fmt.Errorf("somebody else's object was %+v and is %+v", object, now)
+		}
+	}
+	for _, object := range objects {
+		if err := w.plane.Client.Delete(ctx, object); err != nil {
+			return err
+		}
+	}
+	start := time.Now()
+	if err := w.isReady(ctx, one); err != nil {
+		return err
+	}
+	w.figures = append(w.figures, figure{What: "Recovery from a foreign " + kindOf(objects[0]), Seconds: time.Since(start).Seconds(), Allowed: convergence.Seconds()})
+	return w.verify(ctx)
+}
+
+// isAsItWas tells whether nobody wrote the object but the controllers of its kind, which
+// fill in the status of a Deployment or a budget.
+func isAsItWas(before, now client.Object) bool {
+	if before.GetResourceVersion() == now.GetResourceVersion() {
+		return true
+	}
+	for _, entry := range now.GetManagedFields() {
+		if strings.HasPrefix(entry.Manager, "manager") { // The operator's program.
+			return false
+		}
+	}
+	before = before.DeepCopyObject().(client.Object)
+	for _, object := range []client.Object{before, now} {
+		normalise(object, nil)
+		if d, ok := object.(*appsv1.Deployment); ok {
+			d.Status = appsv1.DeploymentStatus{}
+		}
+	}
+	_, isService := now.(*corev1.Service)
+	return !isService && equality.Semantic.DeepEqual(before, now)
+}
+
+func foreignBefore(ctx context.Context, w *world, empty func() client.Object) error {
+	var objects []client.Object
+	for _, namespace := range []string{w.fire, w.peaceful} {
+		object := foreign(empty(), namespace)
+		if err := w.plane.Client.Create(ctx, object); err != nil {
+			return err
+		}
+		objects = append(objects, object)
+	}
+	w.expectedUIDs[kindOf(empty())+" echo-"+one]++
+	if err := w.createEcho(ctx, one, echov1.EchoSpec{Message: "m", Replicas: 2}); err != nil {
+		return err
+	}
+	return w.staysForeign(ctx, objects...)
+}
+
+func foreignAfter(ctx context.Context, w *world, empty func() client.Object) error {
+	if err := w.begin(ctx); err != nil {
+		return err
+	}
+	// The operator would be faster, were it there.
+	w.operator.kill()
+	object := foreign(empty(), w.fire)
+	if err := w.plane.Client.Delete(ctx, object); err != nil {
+		return err
+	}
+	if err := w.await(ctx, convergence, "the name is free", func(ctx context.Context) error { return w.plane.Client.Create(ctx, object) }); err != nil {
+		return err
+	}
+	w.expectedUIDs[kindOf(empty())+" echo-"+one] += 2
+	if err := w.restart(); err != nil {
+		return err
+	}
+	return w.staysForeign(ctx, object)
+}
+
+const finalizer = "kkloud.io/chaos"
+
+// ofEarlierEcho keeps a child from going with its Echo, until the next Echo of that name is there.
+func ofEarlierEcho(ctx context.Context, w *world, empty func() client.Object) error {
+	if err := w.begin(ctx); err != nil {
+		return err
+	}
+	if err := w.onObject(ctx, empty, func(ctx context.Context, child client.Object) error {
+		return w.change(ctx, child, func() { controllerutil.AddFinalizer(child, finalizer) })
+	}); err != nil {
+		return err
+	}
+	release := func(ctx context.Context) error {
+		return w.onObject(ctx, empty, func(ctx context.Context, child client.Object) error {
+			return w.change(ctx, child, func() { controllerutil.RemoveFinalizer(child, finalizer) })
+		})
+	}
+	if err := w.deleteEcho(ctx, one); err != nil {
+		return errors.Join(err, release(ctx))
+	}
+	if err := w.createEcho(ctx, one, echov1.EchoSpec{Message: "m", Replicas: 2}); err != nil {
+		return errors.Join(err, release(ctx))
+	}
+	if err := errors.Join(w.conflicts(ctx, empty, "Echo one (UID "), release(ctx)); err != nil {
+		return err
+	}
+	if err := w.isReady(ctx, one); err != nil {
+		return err
+	}
+	return w.verify(ctx)
+}
+
+func labelled(ctx context.Context, w *world, empty func() client.Object) error {
+	if err := w.begin(ctx); err != nil {
+		return err
+	}
+	if err := w.onChild(ctx, one, empty, func(ctx context.Context, child client.Object) error {
+		return w.change(ctx, child, func() {
+			child.GetLabels()["team"] = "blue"
+			child.GetOwnerReferences()[0].BlockOwnerDeletion = nil // The operator has no right to change it back.
+			child.SetAnnotations(map[string]string{"example.com/of": "somebody else"})
+		})
+	}); err != nil {
+		return err
+	}
+	return w.keeps(ctx, empty, func(child client.Object) bool {
+		return child.GetLabels()["team"] == "blue" && child.GetAnnotations()["example.com/of"] == "somebody else"
+	})
+}
+
+// keeps sees the child keep what is another's, also when the operator writes it.
+func (w *world) keeps(ctx context.Context, empty func() client.Object, has func(client.Object) bool) error {
+	check := func(ctx context.Context) error {
+		return w.onChild(ctx, one, empty, func(_ context.Context, child client.Object) error {
+			if !has(child) {
+				return fmt.Errorf("it is gone: %+v", child)
+			}
+			return nil
+		})
+	}
+	if err := check(ctx); err != nil {
+		return err
+	}
+	if err := w.staysSilent(ctx); err != nil {
+		return err
+	}
+	// This writes every child.
+	if err := w.editEcho(ctx, one, func(s *echov1.EchoSpec) { s.Message, s.Port = "n", 81 }); err != nil {
+		return err
+	}
+	if err := w.isReady(ctx, one); err != nil {
+		return err
+	}
+	if err := check(ctx); err != nil {
+		return err
+	}
+	return w.verify(ctx)
+}
+
+func injected(ctx context.Context, w *world) error {
+	if err := w.begin(ctx); err != nil {
+		return err
+	}
+	if err := w.onChild(ctx, one, deployment, func(ctx context.Context, child client.Object) error {
+		return w.change(ctx, child, func() {
+			template := &child.(*appsv1.Deployment).Spec.Template
+			template.Annotations = map[string]string{"kubectl.kubernetes.io/restartedAt": "today"}
+			template.Spec.Tolerations = []corev1.Toleration{{Key: "spot", Operator: corev1.TolerationOpExists}}
+			server := &template.Spec.Containers[0]
+			server.Env = append(server.Env, corev1.EnvVar{Name: "TEAM", Value: "blue"})
+			template.Spec.Containers = slices.Insert(template.Spec.Containers, 0, corev1.Container{
+				Name: "sidecar", Image: ownImage, SecurityContext: server.SecurityContext.DeepCopy(),
+			})
+		})
+	}); err != nil {
+		return err
+	}
+	return w.keeps(ctx, deployment, func(child client.Object) bool {
+		template := child.(*appsv1.Deployment).Spec.Template
+		return len(template.Annotations) == 1 && len(template.Spec.Tolerations) == 1 && len(template.Spec.Containers) == 2 &&
+			template.Spec.Containers[0].Name == "sidecar" && len(template.Spec.Containers[1].Env) == 1
+	})
+}
+
+// orphanAll deletes the Echo as `kubectl delete --cascade=orphan` does. The next one of that
+// name does not adopt what it left.
+func orphanAll(ctx context.Context, w *world) error {
+	if err := w.begin(ctx); err != nil {
+		return err
+	}
+	all := []func() client.Object{service, deployment, budget}
+	if err := w.both(ctx, func(ctx context.Context, namespace string) error {
+		echo := &echov1.Echo{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: one}}
+		if err := w.plane.Client.Delete(ctx, echo, client.PropagationPolicy(metav1.DeletePropagationOrphan)); err != nil {
+			return err
+		}
+		return w.await(ctx, convergence, "the Echo is gone", func(ctx context.Context) error {
+			if err := w.plane.Client.Get(ctx, client.ObjectKeyFromObject(echo), echo); !apierrors.IsNotFound(err) {
+				return orNone(err)
+			}
+			return nil
+		})
+	}); err != nil {
+		return err
+	}
+	if err := w.createEcho(ctx, one, echov1.EchoSpec{Message: "m", Replicas: 2}); err != nil {
+		return err
+	}
+	for _, empty := range all {
+		if err := w.conflicts(ctx, empty, "no controller"); err != nil {
+			return err
+		}
+	}
+	for _, empty := range all {
+		if err := w.onObject(ctx, empty, func(ctx context.Context, child client.Object) error { return w.plane.Client.Delete(ctx, child) }); err != nil {
+			return err
+		}
+	}
+	if err := w.isReady(ctx, one); err != nil {
+		return err
+	}
+	return w.verify(ctx)
+}
+
+// autoscaled scales as a HorizontalPodAutoscaler does.
+func autoscaled(ctx context.Context, w *world) error {
+	if err := w.begin(ctx); err != nil {
+		return err
+	}
+	w.expectedUIDs["PodDisruptionBudget echo-"+one]++ // One pod needs none.
+	for _, replicas := range []int32{5, 1, 3} {
+		if err := w.both(ctx, func(ctx context.Context, namespace string) error {
+			echo := &echov1.Echo{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: one}}
+			var scale autoscalingv1.Scale
+			if err := w.plane.Client.SubResource("scale").Get(ctx, echo, &scale); err != nil {
+				return err
+			}
+			if scale.Status.Selector != children.Selector(echo).String() || scale.Status.Replicas != scale.Spec.Replicas {
+				return fmt.Errorf("an autoscaler reads %+v", scale)
+			}
+			scale.Spec.Replicas = replicas
+			return w.plane.Client.SubResource("scale").Update(ctx, echo, client.WithSubResourceBody(&scale))
+		}); err != nil {
+			return err
+		}
+		if err := w.isReady(ctx, one); err != nil {
+			return err
+		}
+		if err := w.settle(ctx); err != nil {
+			return err
+		}
+		if err := w.staysSilent(ctx); err != nil {
+			return err
+		}
+	}
+	return w.verify(ctx)
+}
+
+func policyAdds(ctx context.Context, w *world) error {
+	if err := w.begin(ctx); err != nil {
+		return err
+	}
+	end, err := w.mutate(ctx, `Object{spec: Object.spec{template: Object.spec.template{
+		metadata: Object.spec.template.metadata{labels: {"team": "blue"}, annotations: {"example.com/of": "a policy"}},
+		spec: Object.spec.template.spec{containers: object.spec.template.spec.containers.map(c, Object.spec.template.spec.containers{
+			name: c.name, env: [Object.spec.template.spec.containers.env{name: "TEAM", value: "blue"}]})}}}}`, w.fire, w.peaceful)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = end(context.WithoutCancel(ctx)) }() // The next world of that number would tell.
+	if err := w.staysSilent(ctx); err != nil {
+		return err
+	}
+	if err := w.editEcho(ctx, one, func(s *echov1.EchoSpec) { s.Message = "policy" }); err != nil {
+		return err
+	}
+	if err := w.isReady(ctx, one); err != nil {
+		return err
+	}
+	return w.keeps(ctx, deployment, func(child client.Object) bool {
+		template := child.(*appsv1.Deployment).Spec.Template
+		return template.Labels["team"] == "blue" && len(template.Annotations) == 1 && len(template.Spec.Containers[0].Env) == 1
+	})
+}
+
+// policyOverrules has a policy change what the operator writes: the operator says so and
+// tries again, but at a bounded pace.
+func policyOverrules(ctx context.Context, w *world) error {
+	if err := w.begin(ctx); err != nil {
+		return err
+	}
+	end, err := w.mutate(ctx, `Object{spec: Object.spec{template: Object.spec.template{spec: Object.spec.template.spec{
+		containers: object.spec.template.spec.containers.map(c, Object.spec.template.spec.containers{
+			name: c.name, image: "docker.io/library/mirror:1"})}}}}`, w.fire)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = end(context.WithoutCancel(ctx)) }() // Mostly it is gone by then.
+	if err := w.editEcho(ctx, one, func(s *echov1.EchoSpec) { s.Message = "n" }); err != nil {
+		return err
+	}
+	const words = "Deployment: an admission policy or webhook of the cluster changed it, against {"
+	if err := w.tells(ctx, convergence, w.fire, echov1.ReasonRejected, words); err != nil {
+		return err
+	}
+	if err := w.has(ctx, one, echov1.ConditionAvailable, echov1.ReasonServing); err != nil {
+		return err
+	}
+	pause(ctx, silence) // The rollout ends, each of whose events is a reason to look again.
+	before := len(w.proxy.Writes())
+	pause(ctx, refusalWatch)
+	if more := w.proxy.Writes()[before:]; len(more) > refusalsBound || len(more) == 0 {
+		return fmt.Errorf("%d writes in %s, allowed are 1 to %d: %v", len(more), refusalWatch, refusalsBound, more)
+	}
+	start := time.Now()
+	if err := end(ctx); err != nil {
+		return err
+	}
+	if err := w.isReady(ctx, one); err != nil {
+		return err
+	}
+	w.figures = append(w.figures, figure{What: "Recovery from a policy that overrules", Seconds: time.Since(start).Seconds(), Allowed: convergence.Seconds()})
+	return w.verify(ctx)
+}

@@ -1,0 +1,195 @@
+// Package controlplane runs a real etcd, kube-apiserver and kube-controller-manager on this
+// machine, and stands in for the only part of a cluster that is missing then, the nodes.
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/yaml"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+)
+
+// controllers are those on which Echoes depend.
+var controllers = []string{
+	"deployment-controller", "replicaset-controller", "garbage-collector-controller",
+	"namespace-controller", "resourcequota-controller", "disruption-controller",
+}
+
+// ControlPlane is a running one.
+type ControlPlane struct {
+	// Config is the administrator's.
+	Config *rest.Config
+	// Client is the administrator's; it knows Echoes.
+	Client client.WithWatch
+
+	environment *envtest.Environment
+	bin, logs   string
+	// stopOthers ends what works beside the API server.
+	stopOthers func() error
+}
+
+// stopTimeout is how long a program may take to stop before it is killed: an API server with
+// open watches would take a minute.
+const stopTimeout = 2 * time.Second
+
+// Start starts one whose programs are in the directory bin and whose logs go into the
+// directory logs. It has the CRD of the tree at root, and reports pods as Kubelet does.
+func Start(ctx context.Context, root, bin, logs string) (*ControlPlane, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), echov1.AddToScheme(scheme)); err != nil {
+		return nil, err
+	}
+	c := &ControlPlane{bin: bin, logs: logs, environment: &envtest.Environment{
+		Scheme:                  scheme,
+		CRDDirectoryPaths:       []string{filepath.Join(root, "config", "crd", "bases")},
+		ErrorIfCRDPathMissing:   true,
+		BinaryAssetsDirectory:   bin,
+		ControlPlaneStopTimeout: stopTimeout,
+	}}
+	server := c.environment.ControlPlane.GetAPIServer()
+	// A directory of its own lets it be stopped and started again as the same one.
+	server.CertDir = filepath.Join(logs, "kube-apiserver")
+	if err := os.MkdirAll(server.CertDir, 0o700); err != nil {
+		return nil, err
+	}
+	server.Configure().
+		Append("service-cluster-ip-range", "10.0.0.0/16").
+		Append("enable-admission-plugins", "OwnerReferencesPermissionEnforcement")
+	var err error
+	if c.Config, err = c.environment.Start(); err != nil {
+		return nil, fmt.Errorf("start etcd and kube-apiserver: %w", err)
+	}
+	c.Config.QPS = -1
+	if c.Client, err = client.NewWithWatch(c.Config, client.Options{Scheme: scheme}); err != nil {
+		return nil, errors.Join(err, c.Stop(ctx))
+	}
+	if err := c.startOthers(ctx); err != nil {
+		return nil, errors.Join(err, c.Stop(ctx))
+	}
+	return c, nil
+}
+
+// startOthers starts what works beside the API server: controllers and the kubelet.
+func (c *ControlPlane) startOthers(ctx context.Context) error {
+	manager, err := c.startControllerManager()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // They go on until Stop.
+	c.stopOthers = func() error {
+		cancel()
+		err := manager.Process.Kill()
+		_ = manager.Wait() // It was killed.
+		return err
+	}
+	return StartKubelet(ctx, c.Config, c.Client.Scheme())
+}
+
+func (c *ControlPlane) startControllerManager() (*exec.Cmd, error) {
+	kubeconfig := filepath.Join(c.logs, "kube-controller-manager.kubeconfig")
+	if err := os.WriteFile(kubeconfig, c.environment.KubeConfig, 0o600); err != nil {
+		return nil, err
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	log, err := os.Create(filepath.Join(c.logs, "kube-controller-manager.log"))
+	if err != nil {
+		return nil, err
+	}
+	manager := exec.Command(filepath.Join(c.bin, "kube-controller-manager"), //nolint:gosec // The caller chose the programs.
+		"--kubeconfig="+kubeconfig, "--leader-elect=false", "--use-service-account-credentials=false",
+		"--bind-address=127.0.0.1", "--secure-port="+port, "--cert-dir="+c.logs,
+		"--kube-api-qps=500", "--kube-api-burst=500",
+		// As many as have something to roll out when the API server is back.
+		"--concurrent-deployment-syncs=20", "--concurrent-replicaset-syncs=20",
+		"--controllers="+strings.Join(controllers, ","))
+	manager.Stdout, manager.Stderr = log, log
+	return manager, errors.Join(manager.Start(), log.Close())
+}
+
+func freePort() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	return port, errors.Join(err, listener.Close())
+}
+
+// AddUser makes a user who has the rights of the ClusterRole in the file, and no others.
+func (c *ControlPlane) AddUser(ctx context.Context, name, roleFile string) (*rest.Config, error) {
+	file, err := os.ReadFile(roleFile) //nolint:gosec // The caller chose the file.
+	if err != nil {
+		return nil, err
+	}
+	role := &rbacv1.ClusterRole{}
+	if err := yaml.UnmarshalStrict(file, role); err != nil {
+		return nil, fmt.Errorf("read %s: %w", roleFile, err)
+	}
+	role.Name = name
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
+	}
+	if err := errors.Join(c.Client.Create(ctx, role), c.Client.Create(ctx, binding)); err != nil {
+		return nil, err
+	}
+	user, err := c.environment.AddUser(envtest.User{Name: name}, c.Config)
+	if err != nil {
+		return nil, err
+	}
+	config := user.Config()
+	config.QPS = -1
+	return config, nil
+}
+
+// StopAPIServer ends the API server; etcd keeps what it knows.
+func (c *ControlPlane) StopAPIServer(ctx context.Context) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+		last = c.environment.ControlPlane.GetAPIServer().Stop() // It is killed where it does not stop in time.
+		return last == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("stop kube-apiserver: %w", errors.Join(err, last))
+	}
+	return nil
+}
+
+// StartAPIServer brings it back, at the same address. The controllers and the kubelet start
+// anew: they would take up to a minute to notice.
+func (c *ControlPlane) StartAPIServer(ctx context.Context) error {
+	if err := errors.Join(c.stopOthers(), c.environment.ControlPlane.GetAPIServer().Start()); err != nil {
+		return fmt.Errorf("start kube-apiserver again: %w", err)
+	}
+	return c.startOthers(ctx)
+}
+
+// Stop ends everything, also when the context has ended.
+func (c *ControlPlane) Stop(ctx context.Context) error {
+	var err error
+	if c.stopOthers != nil {
+		err = c.stopOthers()
+	}
+	return errors.Join(err, c.StopAPIServer(context.WithoutCancel(ctx)), c.environment.Stop())
+}

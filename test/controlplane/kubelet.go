@@ -1,0 +1,111 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kkloud-io/echo-operator/internal/children"
+)
+
+// What becomes of a pod is in the name of its image; any other serves.
+const (
+	// NeverReady is the image of a server that starts and does not become ready.
+	NeverReady = "docker.io/library/slow:1"
+
+	absent = ":absent"
+	crash  = ":crash"
+	huge   = ":huge"
+)
+
+// StartKubelet reports every pod of an Echo as running and ready, unless its image says how
+// it fails, until the context ends.
+func StartKubelet(ctx context.Context, config *rest.Config, scheme *runtime.Scheme) error {
+	writer, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return err
+	}
+	managed := labels.SelectorFromSet(labels.Set{children.ManagedByLabel: children.ManagedBy})
+	pods, err := cache.New(config, cache.Options{
+		Scheme:   scheme,
+		ByObject: map[client.Object]cache.ByObject{&corev1.Pod{}: {Label: managed}},
+	})
+	if err != nil {
+		return err
+	}
+	informer, err := pods.GetInformer(ctx, &corev1.Pod{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return err
+	}
+	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(object any) {
+			// Nodes work side by side. A pod that was reported before a restart is as it was.
+			if pod := object.(*corev1.Pod); len(pod.Status.ContainerStatuses) == 0 {
+				go report(ctx, writer, pod)
+			}
+		},
+	}); err != nil {
+		return err
+	}
+	go func() { _ = pods.Start(ctx) }() // It ends with the context.
+	if !pods.WaitForCacheSync(ctx) {
+		return fmt.Errorf("watch pods: %w", ctx.Err())
+	}
+	return nil
+}
+
+// report writes the status of a new pod once; the pod may be gone before.
+func report(ctx context.Context, writer client.Client, pod *corev1.Pod) {
+	reported := pod.DeepCopy()
+	reported.Status = statusOf(pod)
+	_ = wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		err := writer.Status().Patch(ctx, reported.DeepCopy(), client.MergeFrom(pod))
+		return client.IgnoreNotFound(err) == nil, nil
+	})
+}
+
+func statusOf(pod *corev1.Pod) corev1.PodStatus {
+	image := pod.Spec.Containers[0].Image
+	container := corev1.ContainerStatus{Name: pod.Spec.Containers[0].Name, Image: image, ImageID: "x"}
+	scheduled := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	switch {
+	case strings.HasSuffix(image, absent):
+		container.State.Waiting = &corev1.ContainerStateWaiting{
+			Reason: "ImagePullBackOff", Message: `Back-off pulling image "` + image + `": ErrImagePull: ` + image + ": not found"}
+	case strings.HasSuffix(image, crash):
+		container.RestartCount = 3
+		container.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off 40s restarting failed container"}
+		container.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 127, Message: "out of tune"}
+	case strings.HasSuffix(image, huge):
+		scheduled = corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
+			Reason: corev1.PodReasonUnschedulable, Message: "0/1 nodes are available: 1 Insufficient memory."}
+	case image == NeverReady:
+		container.State = running
+	default:
+		container.Ready, container.State = true, running
+	}
+	phase, ready := corev1.PodRunning, corev1.ConditionTrue
+	if !container.Ready {
+		phase, ready = corev1.PodPending, corev1.ConditionFalse
+	}
+	return corev1.PodStatus{
+		Phase:             phase,
+		ContainerStatuses: []corev1.ContainerStatus{container},
+		Conditions: []corev1.PodCondition{
+			scheduled,
+			{Type: corev1.PodReady, Status: ready, LastTransitionTime: metav1.NewTime(pod.CreationTimestamp.Time)},
+		},
+	}
+}
