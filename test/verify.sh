@@ -26,7 +26,7 @@ for file in config/manager/manager.yaml config/manifests/bases/echo-operator.clu
 		exit 1
 	}
 done
-for file in config/olm/catalogsource.yaml config/manifests/bases/echo-operator.clusterserviceversion.yaml CHANGELOG.md; do
+for file in config/olm/catalogsource.yaml config/olm-v1/clustercatalog.yaml config/manifests/bases/echo-operator.clusterserviceversion.yaml CHANGELOG.md; do
 	grep -q "v\?$version" "$file" || {
 		echo "$file does not name version $version, which the Makefile does" >&2
 		exit 1

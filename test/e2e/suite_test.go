@@ -18,9 +18,8 @@ import (
 )
 
 const (
-	operatorNamespace  = "echo-operator-system"
-	operatorDeployment = "deployment/echo-operator-controller-manager"
-	operatorAccount    = "system:serviceaccount:echo-operator-system:echo-operator-controller-manager"
+	operatorNamespace = "echo-operator-system"
+	operatorAccount   = "system:serviceaccount:echo-operator-system:echo-operator-controller-manager"
 )
 
 // olmManifests is where the manifests are that install the operator.
@@ -45,6 +44,7 @@ var _ = BeforeSuite(func() {
 	kubectl("apply", "-k", olmManifests)
 	Eventually(installedPhase).Should(Equal("Succeeded"))
 	startQuietTime()
+	startFailures()
 })
 
 // The specs run in this order: the last of them take the operator away.
@@ -56,7 +56,10 @@ var _ = Describe("Installed by OLM, the operator", Ordered, ContinueOnFailure, f
 	Describe("comes in a package", scorecard)
 	Describe("runs under a standard", podSecurity)
 	Describe("serves metrics", metrics)
+	Describe("changes what is called all the time", requests)
+	Describe("tells of an Echo", failures)
 	Describe("costs nothing when all is quiet", quiet)
+	Describe("is replaced", recovery)
 	Describe("can go", removal)
 })
 
