@@ -1,5 +1,5 @@
 # The version that is built and packaged. config/ and bundle/ name it, too: `make verify` compares them.
-VERSION ?= 0.3.0
+VERSION ?= 0.4.0
 # The day of the release: the bundle's createdAt, so that the same tree always makes the same bundle.
 RELEASE_DATE ?= 2026-11-21T00:00:00Z
 
@@ -48,7 +48,7 @@ demo: cluster $(INSTALLED:%=%-build) $(INSTALLED:%=%-push) ## From a bare machin
 
 .PHONY: test
 test: ## Everything that must pass, layer by layer.
-	@for layer in verify lint unit integration bundle-check cluster-test e2e $(if $(LOCAL_CLUSTER),e2e-olm-short cluster-down); do \
+	@for layer in verify lint unit integration chaos-short bundle-check cluster-test e2e $(if $(LOCAL_CLUSTER),e2e-olm-short cluster-down); do \
 		printf '\n\033[1m== make %s\033[0m\n' $$layer; start=$$SECONDS; \
 		$(MAKE) --no-print-directory $$layer; \
 		echo "== make $$layer: passed in $$((SECONDS-start)) s"; \
@@ -102,13 +102,23 @@ run: install ## Run the operator on this machine against the current kubeconfig.
 
 ##@ Tests
 
-PURE := ./api/... ./cmd/... ./internal/children/... ./internal/status/... ./test/releases
+PURE := ./api/... ./cmd/... ./internal/children/... ./internal/status/... ./test/releases ./test/chaos/proxy
 
 .PHONY: unit
 unit: ## Test what needs no API server; the shapes and the status to at least 95 %.
 	go test -race $(PURE)
+	@$(MAKE) --no-print-directory fuzz FUZZTIME=5s
 	@go test -coverprofile=bin/unit.cover ./internal/children/... ./internal/status/... >/dev/null
 	@$(call covered,bin/unit.cover,95)
+
+FUZZTIME ?= 30s
+.PHONY: fuzz
+fuzz: ## Fuzz the shapes and the status, each target for FUZZTIME.
+	@for package in $$(go list ./internal/children ./internal/status); do \
+		for target in $$(go test -list '^Fuzz' $$package | grep ^Fuzz); do \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$package; \
+		done; \
+	done
 
 .PHONY: integration
 integration: bin/kube-apiserver bin/etcd ## Test the controller on a real API server; at least 85 %.
@@ -117,6 +127,18 @@ integration: bin/kube-apiserver bin/etcd ## Test the controller on a real API se
 
 # $(call covered,<profile>,<per cent>) fails where a coverage profile has less than that.
 covered = go tool cover -func=$(1) | awk '/^total:/ {sub("%","",$$3); printf "coverage %s %% (at least $(2) %%)\n", $$3; exit $$3 < $(2)}'
+
+# SEED=… replays one schedule; PART=… and SCENARIO=… choose among the others.
+RUNS ?= 2000
+CHAOS = go run ./test/chaos
+.PHONY: chaos chaos-short chaos-mutants
+chaos: build bin/kube-apiserver bin/etcd ## Try to break the operator by faults of every kind; an hour.
+	$(CHAOS) -report bin/chaos.json $(if $(SEED),-part schedules -runs 1 -seed $(SEED),-runs $(RUNS) -part "$(PART)" -scenario "$(SCENARIO)")
+chaos-short: build bin/kube-apiserver bin/etcd ## Try it for some minutes, and see that planted bugs are caught.
+	$(CHAOS) -short
+	$(CHAOS) -short -mutants
+chaos-mutants: build bin/kube-apiserver bin/etcd ## See which part of it catches which planted bug; an hour.
+	$(CHAOS) -mutants -report bin/chaos-mutants.json
 
 .PHONY: cluster-test
 cluster-test: cluster-tools ## Test the local cluster: that it comes, goes, and leaves nothing behind.
@@ -132,20 +154,23 @@ e2e: cluster debian-packages bin/operator-sdk images push caller ## Test the ins
 
 # Upgrades are tested with the images of every release, on the local cluster only.
 .PHONY: e2e-olm e2e-olm-short
-e2e-olm: ## Test every upgrade edge and all about the package; half an hour.
-	@for part in e2e-olm-v0 multiarch-check bundle-check-old; do \
+e2e-olm: ## Test every upgrade edge in both OLMs, and all about the package; half an hour.
+	@for part in e2e-olm-v0 e2e-olm-v1 multiarch-check bundle-check-old; do \
 		$(MAKE) --no-print-directory $$part; \
 	done # One after the other: multiarch-check builds the images anew, for every platform.
 	@COLD=1 $(MAKE) --no-print-directory reproducible
 e2e-olm-short: export SKIP = scorecard
-e2e-olm-short: ## Test what of it `make test` has time for: one walk, and the gates.
+e2e-olm-short: ## Test what of it `make test` has time for: one walk in each OLM, and the gates.
 	@$(MAKE) --no-print-directory e2e-olm-v0 LABELS='walk || !every-edge && !disconnected'
+	@$(MAKE) --no-print-directory e2e-olm-v1 LABELS='walk || !every-edge'
 	@$(MAKE) --no-print-directory reproducible
 
 LABELS ?=
-.PHONY: e2e-olm-v0 test-catalogs
+.PHONY: e2e-olm-v0 e2e-olm-v1 test-catalogs
 e2e-olm-v0: test-catalogs ## Test upgrades, install modes and a mirror by OLM v0.
 	go test -timeout 40m -count=1 -v ./test/e2e/olmv0 -ginkgo.v -ginkgo.label-filter='$(LABELS)'
+e2e-olm-v1: cluster-olm-v1 test-catalogs ## Test installation, upgrades and removal by OLM v1.
+	CATALOG_IMG=$(PUBLISHED)-catalog:published go test -timeout 40m -count=1 -v ./test/e2e/olmv1 -ginkgo.v -ginkgo.label-filter='$(LABELS)'
 test-catalogs: local-only cluster images push caller releases # The catalogs that those tests install from.
 	CONTAINER_TOOL="$(CONTAINER_TOOL)" test/e2e/catalogs.sh
 
@@ -283,9 +308,10 @@ scorecard-push: ## Push the image of the scorecard's tests.
 # Bundle and catalog for a place of one's own are made from a copy that names it.
 .PHONY: package
 package:
-	@rm -rf bin/package; mkdir -p bin/package; cp -r bundle bundle.Dockerfile catalog/Dockerfile config/olm bin/package
+	@rm -rf bin/package; mkdir -p bin/package; cp -r bundle bundle.Dockerfile catalog/Dockerfile config/olm config/olm-v1 bin/package
 	@for file in $$(find bin/package -type f); do $(with_images) $$file | sed 's|$(PUBLISHED)|$(IMAGE_TAG_BASE)|g' >$$file.new; mv $$file.new $$file; done
 export OLM_MANIFESTS := $(if $(OWN_PLACE),bin/package/olm,config/olm)
+export OLM_V1_MANIFESTS := $(if $(OWN_PLACE),bin/package/olm-v1,config/olm-v1)
 
 .PHONY: bundle-build bundle-push
 bundle-build: package ## Build the bundle's image.
