@@ -174,41 +174,41 @@ var _ = Describe("An Echo", func() {
 			becomesReady(echo)
 			Eventually(func() []string { return eventsOf(echo) }).Should(ContainElement("Normal Ready"))
 		}
-		mark := audit.mark()
-		Consistently(func() []string { return audit.requests(mark) }).Should(BeEmpty())
+		since := mark()
+		Consistently(func() []string { return requests(since) }).Should(BeEmpty())
 
 		By("bringing every Echo into another pass")
 		for _, echo := range echoes {
 			deployment := deploymentOf(echo)
 			Eventually(komega.Update(deployment, func() { metav1.SetMetaDataLabel(&deployment.ObjectMeta, "note", "x") })).Should(Succeed())
 		}
-		Consistently(func() []string { return audit.requests(mark) }).Should(BeEmpty())
+		Consistently(func() []string { return requests(since) }).Should(BeEmpty())
 
 		By("restarting the operator")
 		stop()
-		mark = audit.mark()
+		since = mark()
 		startOperator()
-		Consistently(func() []string { return startUp(audit.requests(mark)) }).Should(BeEmpty())
+		Consistently(func() []string { return startUp(requests(since)) }).Should(BeEmpty())
 	})
 
 	It("is written with few requests", func() {
 		startOperator()
-		mark := audit.mark()
+		since := mark()
 		echo := createEcho(namespace, "hello", twoPods)
 		becomesReady(echo)
-		Expect(audit.requests(mark)).To(ContainElements(
+		Expect(requests(since)).To(ContainElements(
 			"create deployments/ "+namespace+"/echo-hello",
 			"create services/ "+namespace+"/echo-hello",
 			"create poddisruptionbudgets/ "+namespace+"/echo-hello",
 			"update echoes/status "+namespace+"/hello",
 		))
-		Expect(audit.requests(mark)).NotTo(ContainElement(HavePrefix("get ")), "a live read")
+		Expect(requests(since)).NotTo(ContainElement(HavePrefix("get ")), "a live read")
 
 		becomesReady(echo)
-		mark = audit.mark()
+		since = mark()
 		Expect(admin.Delete(ctx, echo)).To(Succeed())
 		Eventually(komega.Get(deploymentOf(echo))).Should(MatchError(ContainSubstring("not found")))
-		Expect(audit.requests(mark)).To(BeEmpty())
+		Expect(requests(since)).To(BeEmpty())
 	})
 
 	It("leaves its children to the garbage collector, also while the operator is down", func() {
@@ -273,9 +273,9 @@ var _ = Describe("An Echo", func() {
 		Expect(time.Since(start)).To(BeNumerically("<", 10*time.Second))
 
 		By("trying the one that is held up again, ever more seldom")
-		mark := audit.mark()
+		since := mark()
 		attempts := func() int {
-			return len(slices.DeleteFunc(audit.requests(mark), func(r string) bool {
+			return len(slices.DeleteFunc(requests(since), func(r string) bool {
 				return r != "create deployments/ "+namespace+"/echo-blocked"
 			}))
 		}

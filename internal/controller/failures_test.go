@@ -116,12 +116,12 @@ var _ = Describe("A child, where the cache lags behind its Echo,", func() {
 		stop()
 		Expect(admin.Delete(ctx, echo)).To(Succeed())
 		Eventually(komega.Get(serviceOf(echo))).ShouldNot(Succeed())
-		mark := audit.mark()
+		since := mark()
 
 		reconciler := &EchoReconciler{Client: operatorClient(), APIReader: operatorClient(), ServerImage: serverImage}
 		_, err := reconciler.applyChildren(ctx, echo)
 		Expect(err).To(MatchError(errStaleEcho))
-		Expect(audit.requests(mark)).To(ConsistOf(
+		Expect(requests(since)).To(ConsistOf(
 			"get services/ "+echo.Namespace+"/echo-hello", "get echoes/ "+echo.Namespace+"/hello"))
 	})
 

@@ -33,6 +33,7 @@ import (
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
+	"github.com/kkloud-io/echo-operator/test/controlplane"
 )
 
 // operatorNamespace is where config/rbac grants what electing a leader takes.
@@ -116,11 +117,11 @@ var (
 
 // The log is gone after the suite, and what ran is known only then.
 var _ = AfterSuite(func() {
-	if audit.path == "" {
+	if audit == "" {
 		return // The suite did not start.
 	}
 	var refused []string
-	for _, event := range audit.ofOperator(0) {
+	for _, event := range requested(0) {
 		if event.Annotations["authorization.k8s.io/decision"] != "allow" { // Admission refuses what is allowed here.
 			refused = append(refused, event.Verb+" "+event.RequestURI)
 			continue
@@ -145,7 +146,9 @@ var _ = ReportAfterSuite("The operator's rights are those that it used", func(re
 
 var _ = Describe("What the operator may do", func() {
 	It("is enough to elect a leader, and to ask who reads the metrics", func() {
-		address := "127.0.0.1:" + freePort()
+		port, err := controlplane.FreePort()
+		Expect(err).NotTo(HaveOccurred())
+		address := "127.0.0.1:" + port
 		mgr, err := ctrl.NewManager(operator, ctrl.Options{
 			Scheme:                        scheme,
 			LeaderElection:                true,

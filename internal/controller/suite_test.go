@@ -2,12 +2,9 @@ package controller
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -25,13 +22,13 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/envtest/komega"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/test/controlplane"
 )
 
 const (
@@ -48,7 +45,7 @@ var (
 	admin       client.Client
 	adminConfig *rest.Config
 	operator    *rest.Config
-	audit       auditLog
+	audit       controlplane.AuditLog
 
 	// logs is what the operators have logged.
 	logs = gbytes.NewBuffer()
@@ -76,63 +73,24 @@ var _ = BeforeSuite(func() {
 	Expect(operatorsv2.AddToScheme(scheme)).To(Succeed())
 
 	directory := GinkgoT().TempDir()
-	audit = newAuditLog(directory)
-	environment := &envtest.Environment{
-		Scheme:                scheme,
-		CRDDirectoryPaths:     []string{filepath.Join("..", "..", "config", "crd", "bases")},
-		ErrorIfCRDPathMissing: true,
-		CRDs:                  []*apiextensionsv1.CustomResourceDefinition{crds.OperatorCondition()},
-	}
-	environment.ControlPlane.GetAPIServer().Configure().
-		Append("audit-policy-file", audit.policy).
-		Append("audit-log-path", audit.path).
-		Append("enable-admission-plugins", "OwnerReferencesPermissionEnforcement")
-	var err error
-	adminConfig, err = environment.Start()
+	audit = controlplane.AuditLog(filepath.Join(directory, "audit.log"))
+	plane, err := controlplane.Start(ctx, controlplane.Options{
+		Root: filepath.Join("..", ".."), Bin: os.Getenv("KUBEBUILDER_ASSETS"), Logs: directory, AuditLog: audit,
+		CRDs: []*apiextensionsv1.CustomResourceDefinition{crds.OperatorCondition()},
+	})
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(environment.Stop)
+	DeferCleanup(func() { Expect(plane.Stop(context.Background())).To(Succeed()) })
+	adminConfig = plane.Config
 
 	admin, err = client.New(adminConfig, client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())
 	komega.SetClient(admin)
 	komega.SetContext(ctx)
 
-	user, err := environment.AddUser(envtest.User{Name: operatorUser}, adminConfig)
+	operator, err = plane.AddStranger(operatorUser)
 	Expect(err).NotTo(HaveOccurred())
-	operator = user.Config()
-	operator.QPS = -1
 	grantRoles()
-
-	startControllerManager(environment.KubeConfig, directory)
-	startKubelet()
 })
-
-// startControllerManager runs the real one with the controllers that Echoes depend on.
-func startControllerManager(kubeconfig []byte, directory string) {
-	file := filepath.Join(directory, "kubeconfig")
-	Expect(os.WriteFile(file, kubeconfig, 0o600)).To(Succeed())
-	command := exec.Command(filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kube-controller-manager"),
-		"--kubeconfig="+file, "--leader-elect=false", "--use-service-account-credentials=false",
-		"--bind-address=127.0.0.1", "--secure-port="+freePort(), "--cert-dir="+directory,
-		"--kube-api-qps=500", "--kube-api-burst=500",
-		"--controllers=deployment-controller,replicaset-controller,garbage-collector-controller,"+
-			"namespace-controller,resourcequota-controller,disruption-controller")
-	log, err := os.Create(filepath.Join(directory, "kube-controller-manager.log"))
-	Expect(err).NotTo(HaveOccurred())
-	command.Stdout, command.Stderr = log, log
-	Expect(command.Start()).To(Succeed())
-	DeferCleanup(func() {
-		Expect(command.Process.Kill()).To(Succeed())
-		_ = command.Wait() // It was killed.
-	})
-}
-
-func freePort() string {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	Expect(err).NotTo(HaveOccurred())
-	defer func() { Expect(listener.Close()).To(Succeed()) }()
-	return fmt.Sprint(listener.Addr().(*net.TCPAddr).Port)
-}
 
 // startOperator runs the operator for the namespaces, or for all, until stop is called or
 // the spec ends.

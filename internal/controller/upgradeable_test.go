@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/test/controlplane"
 )
 
 var _ = Describe("The report to OLM", func() {
@@ -53,7 +54,7 @@ var _ = Describe("The report to OLM", func() {
 		stop := startOperatorUnderOLM(key, namespace)
 		Eventually(reported).Should(Equal("True RolledOut"))
 
-		echo := createEcho(namespace, "hello", func(s *echov1.EchoSpec) { s.Image = neverReady })
+		echo := createEcho(namespace, "hello", func(s *echov1.EchoSpec) { s.Image = controlplane.NeverReady })
 		Eventually(reported).Should(Equal("False RollingOut"))
 		Expect(condition.Spec.Conditions[0].Message).To(ContainSubstring(namespace + "/hello"))
 		edit(echo, func(s *echov1.EchoSpec) { s.Image = "" })
@@ -61,14 +62,14 @@ var _ = Describe("The report to OLM", func() {
 		Eventually(reported).Should(Equal("True RolledOut"))
 
 		By("keeping silent when nothing changed, also after a restart")
-		mark := audit.mark()
+		since := mark()
 		stop()
 		startOperatorUnderOLM(key, namespace)
 		Consistently(reported).Should(Equal("True RolledOut"))
-		Expect(audit.requests(mark)).NotTo(ContainElement(ContainSubstring("update operatorconditions")))
+		Expect(requests(since)).NotTo(ContainElement(ContainSubstring("update operatorconditions")))
 
 		By("forgetting an Echo that is deleted in the middle of its rollout")
-		edit(echo, func(s *echov1.EchoSpec) { s.Image = neverReady })
+		edit(echo, func(s *echov1.EchoSpec) { s.Image = controlplane.NeverReady })
 		Eventually(reported).Should(Equal("False RollingOut"))
 		Expect(admin.Delete(ctx, echo)).To(Succeed())
 		Eventually(reported).Should(Equal("True RolledOut"))

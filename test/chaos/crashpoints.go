@@ -86,7 +86,7 @@ func crashPoint(s step, write int, after bool) scenario {
 		crashed := make(chan struct{})
 		operator := w.operator
 		w.proxy.SetPlan(&crashPlan{write: int64(write), after: after, crash: func() {
-			operator.kill()
+			operator.Kill()
 			close(crashed)
 		}})
 		if err := s.do(ctx, w); err != nil {

@@ -20,6 +20,7 @@ import (
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
+	"github.com/kkloud-io/echo-operator/test/controlplane"
 )
 
 // history is everything that happened in a namespace, as the API server tells it.
@@ -169,7 +170,7 @@ func isRolledOut(d *appsv1.Deployment, echo *echov1.Echo) bool {
 
 func hasShape(d *appsv1.Deployment, echo *echov1.Echo) bool {
 	shaped := d.DeepCopy()
-	children.Deployment(shaped, echo, serverImage)
+	children.Deployment(shaped, echo, controlplane.ServerImage)
 	return equality.Semantic.DeepEqual(shaped, d)
 }
 
@@ -209,7 +210,7 @@ func (h *history) generationOf(d seen[*appsv1.Deployment]) (generation int64) {
 // hasMessage tells whether the Deployment's server says what the Echo says.
 func hasMessage(d *appsv1.Deployment, echo *echov1.Echo) bool {
 	shaped := d.DeepCopy()
-	children.Deployment(shaped, echo, serverImage)
+	children.Deployment(shaped, echo, controlplane.ServerImage)
 	container, wanted := d.Spec.Template.Spec.Containers[0], shaped.Spec.Template.Spec.Containers[0]
 	return equality.Semantic.DeepEqual(container.Args, wanted.Args) && equality.Semantic.DeepEqual(container.Env, wanted.Env)
 }

@@ -19,6 +19,7 @@ import (
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/test/chaos/proxy"
+	"github.com/kkloud-io/echo-operator/test/controlplane"
 )
 
 const (
@@ -40,13 +41,13 @@ func leaders(_ context.Context, o options) (all []scenario, err error) {
 		runs = 1
 	}
 	all = []scenario{
-		{name: "SIGKILL of the leader", run: succession(afterKill, runs, func(p *process) error {
-			p.kill()
+		{name: "SIGKILL of the leader", run: succession(afterKill, runs, func(p *controlplane.Operator) error {
+			p.Kill()
 			return nil
 		})},
 		{name: "the leader is cut off", run: cutOffLeader},
 		{name: "the leader is paused", run: pausedLeader},
-		{name: "SIGTERM of the leader", run: succession(afterTerm, runs, (*process).terminate)},
+		{name: "SIGTERM of the leader", run: succession(afterTerm, runs, (*controlplane.Operator).Terminate)},
 	}
 	for i := range runs {
 		all = append(all, twoLeaders(o.seed+uint64(i)))
@@ -56,7 +57,7 @@ func leaders(_ context.Context, o options) (all []scenario, err error) {
 
 // replica is one of several operators.
 type replica struct {
-	*process
+	*controlplane.Operator
 	proxy *proxy.Proxy
 }
 
@@ -66,13 +67,13 @@ func (w *world) addReplica(args ...string) (r replica, err error) {
 		return r, err
 	}
 	w.others = append(w.others, r.proxy)
-	r.process, err = startOperator(w.program, w.directory, r.proxy, []string{w.fire}, args...)
+	r.Operator, err = startOperator(w.program, w.directory, r.proxy, []string{w.fire}, args...)
 	return r, err
 }
 
 // elect replaces the world's operator by a leader and a standby that knows the cluster.
 func (w *world) elect(ctx context.Context) (leader, standby replica, err error) {
-	w.operator.kill()
+	w.operator.Kill()
 	w.args = []string{"--leader-elect"} // For the oracle's restart.
 	if err := w.grantLease(ctx); err != nil {
 		return leader, standby, err
@@ -96,7 +97,7 @@ func (w *world) addStandby(ctx context.Context) (replica, error) {
 		if n := standby.proxy.Watches(); n < watched {
 			return fmt.Errorf("it has %d of %d watches", n, watched)
 		}
-		return standby.hasFailed()
+		return standby.Failed()
 	})
 	// The lease may be at any point of its term when its holder ends.
 	pause(ctx, renewals+rand.N(renewals)) //nolint:gosec // Nothing secret.
@@ -147,13 +148,13 @@ func (w *world) awaitSuccessor(ctx context.Context, before string) error {
 
 // succession ends leader after leader, and measures how long an Echo of right after that
 // takes until it is ready.
-func succession(allowed time.Duration, runs int, end func(*process) error) func(context.Context, *world) error {
+func succession(allowed time.Duration, runs int, end func(*controlplane.Operator) error) func(context.Context, *world) error {
 	return func(ctx context.Context, w *world) error {
 		leader, standby, err := w.elect(ctx)
 		if err != nil {
 			return err
 		}
-		defer func() { leader.kill(); standby.kill() }()
+		defer func() { leader.Kill(); standby.Kill() }()
 		for run := range runs {
 			if run > 0 {
 				leader = standby
@@ -166,7 +167,7 @@ func succession(allowed time.Duration, runs int, end func(*process) error) func(
 				return err
 			}
 			start, ended := time.Now(), make(chan error, 1)
-			go func() { ended <- end(leader.process) }()
+			go func() { ended <- end(leader.Operator) }()
 			echo := fmt.Sprintf("after-%d", run)
 			if err := w.createEcho(ctx, echo, echov1.EchoSpec{Message: echo}); err != nil {
 				return err
@@ -195,7 +196,7 @@ func cutOffLeader(ctx context.Context, w *world) error {
 	if err != nil {
 		return err
 	}
-	defer func() { leader.kill(); standby.kill() }()
+	defer func() { leader.Kill(); standby.Kill() }()
 	return w.depose(ctx, leader, func() { leader.proxy.SetPlan(cutOff{}) }, func() { leader.proxy.SetPlan(nil) }, true)
 }
 
@@ -206,9 +207,9 @@ func pausedLeader(ctx context.Context, w *world) error {
 	if err != nil {
 		return err
 	}
-	defer func() { leader.kill(); standby.kill() }()
+	defer func() { leader.Kill(); standby.Kill() }()
 	signal := func(s syscall.Signal) func() {
-		return func() { _ = leader.command.Process.Signal(s) } // It is there, or the checks tell.
+		return func() { leader.Signal(s) }
 	}
 	return w.depose(ctx, leader, signal(syscall.SIGSTOP), signal(syscall.SIGCONT), false)
 }
@@ -236,7 +237,7 @@ func (w *world) depose(ctx context.Context, leader replica, disable, enable func
 	if err := w.awaitSuccessor(ctx, before); err != nil {
 		return err
 	}
-	if ends && !leader.hasEnded() {
+	if ends && !leader.Ended() {
 		return errors.New("the leader still runs while another leads")
 	}
 	if err := w.await(ctx, convergence, "the Echo is ready", w.allReady); err != nil {
@@ -250,7 +251,7 @@ func (w *world) depose(ctx context.Context, leader replica, disable, enable func
 		return err
 	}
 	if err := w.await(ctx, giveUp, "the leader of before ends", func(context.Context) error {
-		if !leader.hasEnded() {
+		if !leader.Ended() {
 			return errors.New("it still runs")
 		}
 		return nil
@@ -268,7 +269,7 @@ func twoLeaders(seed uint64) scenario {
 		if err != nil {
 			return err
 		}
-		defer other.kill()
+		defer other.Kill()
 		for _, p := range w.proxies() {
 			p.SetPlan(newRandomPlan(random.Uint64(), random))
 		}
@@ -285,7 +286,7 @@ func twoLeaders(seed uint64) scenario {
 			}
 			pause(ctx, time.Duration(random.IntN(600))*time.Millisecond)
 		}
-		return errors.Join(w.verify(ctx), other.hasFailed())
+		return errors.Join(w.verify(ctx), other.Failed())
 	}}
 }
 

@@ -94,7 +94,7 @@ func (w *world) staysSilent(ctx context.Context) error {
 		after := w.writes()
 		switch {
 		case len(after) == len(before):
-			return w.operator.hasFailed()
+			return w.operator.Failed()
 		case time.Now().After(deadline):
 			return fmt.Errorf("no silence: %v", after[len(before):])
 		}

@@ -247,7 +247,7 @@ func foreignAfter(ctx context.Context, w *world, empty func() client.Object) err
 		return err
 	}
 	// The operator would be faster, were it there.
-	w.operator.kill()
+	w.operator.Kill()
 	object := foreign(empty(), w.fire)
 	if err := w.plane.Client.Delete(ctx, object); err != nil {
 		return err

@@ -163,7 +163,7 @@ func (o outage) surviveServer(ctx context.Context, w *world, how string) error {
 // noServerForLeader does so to an operator with a lease, which it loses: it ends, and
 // whoever runs it runs it again.
 func (o outage) noServerForLeader(ctx context.Context, w *world) error {
-	w.operator.kill()
+	w.operator.Kill()
 	w.args = []string{"--leader-elect"}
 	if err := w.grantLease(ctx); err != nil {
 		return err
@@ -203,9 +203,9 @@ func (w *world) supervise(ctx context.Context) *supervisor {
 			}
 			s.starts.Add(1)
 			select {
-			case <-operator.done:
+			case <-operator.Done:
 			case <-ctx.Done():
-				operator.kill()
+				operator.Kill()
 			}
 		}
 	}()
@@ -225,7 +225,7 @@ func (o outage) noServerAtStart(ctx context.Context, w *world) error {
 	if err := w.settle(ctx); err != nil {
 		return err
 	}
-	w.operator.kill()
+	w.operator.Kill()
 	if err := w.editEcho(ctx, one, func(s *echov1.EchoSpec) { s.Message = "n" }); err != nil {
 		return err
 	}
@@ -236,7 +236,7 @@ func (o outage) noServerAtStart(ctx context.Context, w *world) error {
 		return err
 	}
 	pause(ctx, o.long)
-	failed := w.operator.hasFailed()
+	failed := w.operator.Failed()
 	back, err := w.returnServer(ctx)
 	if err != nil {
 		return err

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/test/controlplane"
 )
 
 // A pass makes at most so many requests in vain, a second at most so many for watches.
@@ -34,7 +35,7 @@ const (
 // quietFor waits and bounds the operator's requests, and what it logs, meanwhile. For each Echo
 // the time between two passes doubles, from a tenth of a second.
 func (w *world) quietFor(ctx context.Context, d time.Duration, echoes int) error {
-	before, lines := w.proxy.Requests(), w.operator.errors()
+	before, lines := w.proxy.Requests(), errorsIn(w.operator)
 	pause(ctx, d)
 	passes := 2
 	for due := 100 * time.Millisecond; due <= d; due *= 2 {
@@ -44,15 +45,15 @@ func (w *world) quietFor(ctx context.Context, d time.Duration, echoes int) error
 	if n := w.proxy.Requests() - before; n > bound {
 		return fmt.Errorf("%d requests in %s, allowed are %d", n, d, bound)
 	}
-	if n := w.operator.errors() - lines; n > bound {
+	if n := errorsIn(w.operator) - lines; n > bound {
 		return fmt.Errorf("%d errors in the log in %s, allowed are %d", n, d, bound)
 	}
 	return nil
 }
 
-// errors counts what the log tells of as such.
-func (o *process) errors() int {
-	log, _ := os.ReadFile(o.log) //nolint:gosec // Its own log; where there is none, there is no error in it.
+// errorsIn counts what the operator's log tells of as such.
+func errorsIn(operator *controlplane.Operator) int {
+	log, _ := os.ReadFile(operator.Log) //nolint:gosec // Its own log; where there is none, there is no error in it.
 	return bytes.Count(log, []byte(`"level":"error"`))
 }
 
@@ -210,7 +211,7 @@ func (w *world) removeCRD(ctx context.Context) error {
 // endingNamespace ends a namespace with Echoes while the operator watches all namespaces;
 // something in it takes its time.
 func (o outage) endingNamespace(ctx context.Context, w *world) error {
-	w.operator.kill()
+	w.operator.Kill()
 	var err error
 	if w.operator, err = startOperator(w.program, w.directory, w.proxy, nil); err != nil {
 		return err

@@ -34,7 +34,7 @@ func newBed(ctx context.Context, o options, directory string) (*bed, error) {
 	}
 	fmt.Println("Starting etcd, kube-apiserver and kube-controller-manager ...")
 	b := &bed{root: o.root, program: filepath.Join(bin, "manager"), directory: directory, convergence: convergence}
-	if b.plane, err = controlplane.Start(ctx, o.root, bin, directory); err != nil {
+	if b.plane, err = controlplane.Start(ctx, controlplane.Options{Root: o.root, Bin: bin, Logs: directory}); err != nil {
 		return nil, err
 	}
 	if err := b.furnish(ctx, o); err != nil {
@@ -67,7 +67,7 @@ func (b *bed) furnish(ctx context.Context, o options) (err error) {
 // restartReference starts the operator of the world in peace, anew where it runs.
 func (b *bed) restartReference() (err error) {
 	if b.reference != nil {
-		b.reference.kill()
+		b.reference.Kill()
 	}
 	b.reference, err = startOperator(b.program, b.directory, b.peace, b.peaceful)
 	return err
@@ -75,7 +75,7 @@ func (b *bed) restartReference() (err error) {
 
 func (b *bed) stop(ctx context.Context) error {
 	if b.reference != nil {
-		b.reference.kill()
+		b.reference.Kill()
 	}
 	if b.peace != nil {
 		b.peace.Close()

@@ -40,7 +40,7 @@ type bed struct {
 	// peace is where the reference sees no fault: an operator that looks after every world's
 	// peaceful half.
 	peace     *proxy.Proxy
-	reference *process
+	reference *controlplane.Operator
 	root      string
 	// convergence is how long after the last fault everything has to be well again.
 	convergence time.Duration
@@ -57,7 +57,7 @@ type world struct {
 	// others are the proxies of further operators in the same namespace.
 	others   []*proxy.Proxy
 	program  string
-	operator *process
+	operator *controlplane.Operator
 	logs     []string
 	args     []string
 	restarts int
@@ -116,13 +116,13 @@ func (w *world) start() (err error) {
 	if w.operator, err = startOperator(w.program, w.directory, w.proxy, []string{w.fire}, w.args...); err != nil {
 		return err
 	}
-	w.logs = append(w.logs, w.operator.log)
+	w.logs = append(w.logs, w.operator.Log)
 	return nil
 }
 
 // restart runs it again after it was killed.
 func (w *world) restart() error {
-	w.operator.kill()
+	w.operator.Kill()
 	w.restarts++
 	return w.start()
 }
@@ -148,7 +148,7 @@ func (w *world) await(ctx context.Context, timeout time.Duration, what string, c
 		if ctx.Err() == nil { // An interrupted check says nothing.
 			last = err
 		}
-		return err == nil, w.operator.hasFailed()
+		return err == nil, w.operator.Failed()
 	})
 	if err != nil {
 		return fmt.Errorf("%s: not within %s: %w", what, timeout, errors.Join(err, last))
@@ -159,7 +159,7 @@ func (w *world) await(ctx context.Context, timeout time.Duration, what string, c
 // end removes everything, for the next world of that number.
 func (w *world) end(ctx context.Context) error {
 	if w.operator != nil {
-		w.operator.kill()
+		w.operator.Kill()
 	}
 	for _, p := range w.proxies() {
 		p.Close()

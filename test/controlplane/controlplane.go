@@ -14,6 +14,7 @@ import (
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -39,8 +40,8 @@ type ControlPlane struct {
 	// Client is the administrator's; it knows Echoes.
 	Client client.WithWatch
 
+	options     Options
 	environment *envtest.Environment
-	bin, logs   string
 	// stopOthers ends what works beside the API server.
 	stopOthers func() error
 }
@@ -49,29 +50,52 @@ type ControlPlane struct {
 // open watches would take a minute.
 const stopTimeout = 2 * time.Second
 
-// Start starts one whose programs are in the directory bin and whose logs go into the
-// directory logs. It has the CRD of the tree at root, and reports pods as Kubelet does.
-func Start(ctx context.Context, root, bin, logs string) (*ControlPlane, error) {
+// Options say what a control plane is made of.
+type Options struct {
+	// Root is the directory of the tree that has the CRD of Echoes.
+	Root string
+	// Bin is the directory of its programs.
+	Bin string
+	// Logs is the directory for its logs and keys.
+	Logs string
+	// AuditLog is where the API server keeps one; nowhere where it is empty.
+	AuditLog AuditLog
+	// CRDs are those beside that of Echoes.
+	CRDs []*apiextensionsv1.CustomResourceDefinition
+	// Bare leaves controllers and pods out: nobody writes but the tests.
+	Bare bool
+}
+
+// Start starts one that reports pods as StartKubelet does.
+func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), echov1.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
-	c := &ControlPlane{bin: bin, logs: logs, environment: &envtest.Environment{
+	c := &ControlPlane{options: o, environment: &envtest.Environment{
 		Scheme:                  scheme,
-		CRDDirectoryPaths:       []string{filepath.Join(root, "config", "crd", "bases")},
+		CRDDirectoryPaths:       []string{filepath.Join(o.Root, "config", "crd", "bases")},
 		ErrorIfCRDPathMissing:   true,
-		BinaryAssetsDirectory:   bin,
+		CRDs:                    o.CRDs,
+		BinaryAssetsDirectory:   o.Bin,
 		ControlPlaneStopTimeout: stopTimeout,
 	}}
 	server := c.environment.ControlPlane.GetAPIServer()
 	// A directory of its own lets it be stopped and started again as the same one.
-	server.CertDir = filepath.Join(logs, "kube-apiserver")
+	server.CertDir = filepath.Join(o.Logs, "kube-apiserver")
 	if err := os.MkdirAll(server.CertDir, 0o700); err != nil {
 		return nil, err
 	}
 	server.Configure().
 		Append("service-cluster-ip-range", "10.0.0.0/16").
 		Append("enable-admission-plugins", "OwnerReferencesPermissionEnforcement")
+	if o.AuditLog != "" {
+		policy := filepath.Join(o.Logs, "audit-policy.yaml")
+		if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
+			return nil, err
+		}
+		server.Configure().Append("audit-policy-file", policy).Append("audit-log-path", string(o.AuditLog))
+	}
 	var err error
 	if c.Config, err = c.environment.Start(); err != nil {
 		return nil, fmt.Errorf("start etcd and kube-apiserver: %w", err)
@@ -79,6 +103,9 @@ func Start(ctx context.Context, root, bin, logs string) (*ControlPlane, error) {
 	c.Config.QPS = -1
 	if c.Client, err = client.NewWithWatch(c.Config, client.Options{Scheme: scheme}); err != nil {
 		return nil, errors.Join(err, c.Stop(ctx))
+	}
+	if o.Bare {
+		return c, nil
 	}
 	if err := c.startOthers(ctx); err != nil {
 		return nil, errors.Join(err, c.Stop(ctx))
@@ -103,21 +130,21 @@ func (c *ControlPlane) startOthers(ctx context.Context) error {
 }
 
 func (c *ControlPlane) startControllerManager() (*exec.Cmd, error) {
-	kubeconfig := filepath.Join(c.logs, "kube-controller-manager.kubeconfig")
+	kubeconfig := filepath.Join(c.options.Logs, "kube-controller-manager.kubeconfig")
 	if err := os.WriteFile(kubeconfig, c.environment.KubeConfig, 0o600); err != nil {
 		return nil, err
 	}
-	port, err := freePort()
+	port, err := FreePort()
 	if err != nil {
 		return nil, err
 	}
-	log, err := os.Create(filepath.Join(c.logs, "kube-controller-manager.log"))
+	log, err := os.Create(filepath.Join(c.options.Logs, "kube-controller-manager.log"))
 	if err != nil {
 		return nil, err
 	}
-	manager := exec.Command(filepath.Join(c.bin, "kube-controller-manager"), //nolint:gosec // The caller chose the programs.
+	manager := exec.Command(filepath.Join(c.options.Bin, "kube-controller-manager"), //nolint:gosec // The caller chose the programs.
 		"--kubeconfig="+kubeconfig, "--leader-elect=false", "--use-service-account-credentials=false",
-		"--bind-address=127.0.0.1", "--secure-port="+port, "--cert-dir="+c.logs,
+		"--bind-address=127.0.0.1", "--secure-port="+port, "--cert-dir="+c.options.Logs,
 		"--kube-api-qps=500", "--kube-api-burst=500",
 		// As many as have something to roll out when the API server is back.
 		"--concurrent-deployment-syncs=20", "--concurrent-replicaset-syncs=20",
@@ -126,7 +153,8 @@ func (c *ControlPlane) startControllerManager() (*exec.Cmd, error) {
 	return manager, errors.Join(manager.Start(), log.Close())
 }
 
-func freePort() (string, error) {
+// FreePort returns a TCP port of the loopback interface that nobody listens on.
+func FreePort() (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err
@@ -154,6 +182,11 @@ func (c *ControlPlane) AddUser(ctx context.Context, name, roleFile string) (*res
 	if err := errors.Join(c.Client.Create(ctx, role), c.Client.Create(ctx, binding)); err != nil {
 		return nil, err
 	}
+	return c.AddStranger(name)
+}
+
+// AddStranger makes a user who has no rights.
+func (c *ControlPlane) AddStranger(name string) (*rest.Config, error) {
 	user, err := c.environment.AddUser(envtest.User{Name: name}, c.Config)
 	if err != nil {
 		return nil, err

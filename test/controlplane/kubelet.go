@@ -87,7 +87,7 @@ func statusOf(pod *corev1.Pod) corev1.PodStatus {
 	case strings.HasSuffix(image, crash):
 		container.RestartCount = 3
 		container.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off 40s restarting failed container"}
-		container.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 127, Message: "out of tune"}
+		container.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 127, Message: "out of\ntune\n"}
 	case strings.HasSuffix(image, huge):
 		scheduled = corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
 			Reason: corev1.PodReasonUnschedulable, Message: "0/1 nodes are available: 1 Insufficient memory."}
