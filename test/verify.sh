@@ -9,7 +9,7 @@ sums() { find api config bundle bundle.Dockerfile catalog docs/api.md docs/upgra
 before=$(sums)
 make --no-print-directory bundle catalog docs >/dev/null
 go mod tidy
-for module in cluster packaging; do
+for module in bench cluster packaging; do
 	(cd test/$module && go mod tidy -diff)
 done
 if ! difference=$(diff <(echo "$before") <(sums)); then

@@ -1,5 +1,4 @@
-// Package bench measures what the design was decided by.
-package bench
+package main
 
 import (
 	"context"
