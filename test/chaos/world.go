@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
@@ -187,6 +188,13 @@ func clear(ctx context.Context, c client.Client, namespace string) error {
 			}
 			for _, object := range items(list) {
 				left++
+				// A scenario that was cut short may have left what holds it.
+				if len(object.GetFinalizers()) > 0 {
+					err := c.Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+					if client.IgnoreNotFound(err) != nil {
+						return false, err
+					}
+				}
 				if err := c.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationBackground)); client.IgnoreNotFound(err) != nil {
 					return false, err
 				}
