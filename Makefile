@@ -130,7 +130,8 @@ covered = go tool cover -func=$(1) | awk '/^total:/ {sub("%","",$$3); printf "co
 
 # SEED=… replays one schedule; PART=… and SCENARIO=… choose among the others.
 RUNS ?= 2000
-CHAOS = go run ./test/chaos
+# Compiled as the operator is, which then is compiled once.
+CHAOS = CGO_ENABLED=0 go run -trimpath ./test/chaos
 .PHONY: chaos chaos-short chaos-mutants
 chaos: build bin/kube-apiserver bin/etcd ## Try to break the operator by faults of every kind; an hour.
 	$(CHAOS) -report bin/chaos.json $(if $(SEED),-part schedules -runs 1 -seed $(SEED),-runs $(RUNS) -part "$(PART)" -scenario "$(SCENARIO)")
@@ -147,7 +148,7 @@ cluster-test: cluster-tools ## Test the local cluster: that it comes, goes, and 
 # N=… and RUNS=… make it shorter.
 .PHONY: bench bench-writes
 bench: build bin/kube-apiserver bin/etcd ## Measure the operator against the limit of its API server; an hour, or two minutes with N=200 RUNS=3.
-	go -C test/bench run . -root $(CURDIR) -report $(BIN)/bench.json -curves $(BIN)/curves \
+	CGO_ENABLED=0 go -C test/bench run -trimpath . -root $(CURDIR) -report $(BIN)/bench.json -curves $(BIN)/curves \
 		$(if $(N),-n $(N) -quiet 15s) $(if $(RUNS),-runs $(RUNS))
 bench-writes: bin/kube-apiserver bin/etcd ## Measure the two ways to write a child; see docs/adr.
 	KUBEBUILDER_ASSETS=$(BIN) go -C test/bench test -run '^$$' -bench . -benchtime 300x -count 5 .

@@ -99,7 +99,7 @@ func (m mutant) build(ctx context.Context, root, directory string) (string, erro
 	if err := errors.Join(os.WriteFile(name+".go", mutated, 0o600), os.WriteFile(name+".json", overlay, 0o600)); err != nil {
 		return "", err
 	}
-	command := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-overlay", name+".json", "-o", name, "./cmd") //nolint:gosec // Our own program.
+	command := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-overlay", name+".json", "-o", name, "./cmd") //nolint:gosec // Our own program.
 	command.Dir = root
 	command.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if output, err := command.CombinedOutput(); err != nil {
