@@ -135,9 +135,11 @@ CHAOS = CGO_ENABLED=0 go run -trimpath ./test/chaos
 .PHONY: chaos chaos-short chaos-mutants
 chaos: build bin/kube-apiserver bin/etcd ## Try to break the operator by faults of every kind; an hour.
 	$(CHAOS) -report bin/chaos.json $(if $(SEED),-part schedules -runs 1 -seed $(SEED),-runs $(RUNS) -part "$(PART)" -scenario "$(SCENARIO)")
+# Every day has another sample of the planted bugs; MUTANTS=0 takes them all.
+MUTANTS ?= $(shell date +%Y%m%d)
 chaos-short: build bin/kube-apiserver bin/etcd ## Try it for some minutes, and see that planted bugs are caught.
 	$(CHAOS) -short
-	$(CHAOS) -short -mutants
+	$(CHAOS) -short -mutants -seed $(MUTANTS)
 chaos-mutants: build bin/kube-apiserver bin/etcd ## See which part of it catches which planted bug; an hour.
 	$(CHAOS) -mutants -report bin/chaos-mutants.json
 

@@ -64,7 +64,7 @@ func parse(args []string) (o options, err error) {
 	flags.StringVar(&o.part, "part", "", "run only the part of this `name`")
 	flags.StringVar(&o.scenario, "scenario", "", "run only scenarios whose name has this `text`")
 	flags.Uint64Var(&o.runs, "runs", 50, "the `number` of random schedules")
-	flags.Uint64Var(&o.seed, "seed", 1, "the `seed` of the first of them")
+	flags.Uint64Var(&o.seed, "seed", 1, "the `seed` of the first of them, or of the sample of broken operators that -short runs (0: all)")
 	flags.IntVar(&o.workers, "workers", 8, "the `number` of scenarios that run at a time")
 	flags.BoolVar(&o.short, "short", false, "take minutes in place of an hour")
 	flags.BoolVar(&o.mutants, "mutants", false, "run broken operators, each of which has to be caught")
