@@ -24,6 +24,8 @@ type Catalog struct {
 	Channels []Channel
 	// images holds the related images of each bundle, by their names; the bundle's own has none.
 	images map[string]map[string]string
+	// operators holds the image of the operator in each bundle.
+	operators map[string]string
 }
 
 // Channel is one line of upgrades.
@@ -48,7 +50,7 @@ type Edge struct {
 
 // Read reads the catalog in a directory.
 func Read(dir string) (Catalog, error) {
-	catalog := Catalog{images: map[string]map[string]string{}}
+	catalog := Catalog{images: map[string]map[string]string{}, operators: map[string]string{}}
 	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	if err != nil || len(files) == 0 {
 		return catalog, fmt.Errorf("no catalog in %s: %w", dir, err)
@@ -72,6 +74,10 @@ func (c *Catalog) read(file string) error {
 			Schema, Name  string
 			Entries       []Entry
 			RelatedImages []struct{ Name, Image string }
+			Properties    []struct {
+				Type  string
+				Value struct{ Annotations struct{ ContainerImage string } }
+			}
 		}
 		if err := decoder.Decode(&blob); errors.Is(err, io.EOF) {
 			return nil
@@ -90,6 +96,11 @@ func (c *Catalog) read(file string) error {
 			c.images[blob.Name] = map[string]string{}
 			for _, related := range blob.RelatedImages {
 				c.images[blob.Name][related.Name] = related.Image
+			}
+			for _, property := range blob.Properties {
+				if property.Type == "olm.csv.metadata" {
+					c.operators[blob.Name] = property.Value.Annotations.ContainerImage
+				}
 			}
 		}
 	}
@@ -199,7 +210,7 @@ func (c Catalog) Channel(name string) Channel {
 
 // Image returns the operator's image in a version.
 func (c Catalog) Image(version semver.Version) string {
-	return c.images[namePrefix+version.String()]["manager"]
+	return c.operators[namePrefix+version.String()]
 }
 
 // RelatedImages returns all images that a version needs, its bundle included.
