@@ -76,7 +76,9 @@ func (c *Catalog) read(file string) error {
 			RelatedImages []struct{ Name, Image string }
 			Properties    []struct {
 				Type  string
-				Value struct{ Annotations struct{ ContainerImage string } }
+				Value struct {
+					Annotations struct{ ContainerImage string }
+				}
 			}
 		}
 		if err := decoder.Decode(&blob); errors.Is(err, io.EOF) {
