@@ -23,7 +23,6 @@ func kinds() []client.Object {
 type written struct {
 	echo       *echov1.Echo
 	deployment *appsv1.Deployment
-	hasService bool
 }
 
 // createAll writes what an operator has to write for new Echoes, and nothing else: each child
@@ -44,7 +43,7 @@ func (s *server) createAll(ctx context.Context, echoes []*echov1.Echo, workers i
 				return err
 			}
 		}
-		all[i] = written{echo: echo, deployment: deployment, hasService: true}
+		all[i] = written{echo: echo, deployment: deployment}
 		return s.writeStatus(ctx, all[i])
 	})
 }
@@ -67,7 +66,7 @@ func (s *server) editAll(ctx context.Context, all []written, edited []*echov1.Ec
 
 func (s *server) writeStatus(ctx context.Context, w written) error {
 	before := w.echo.Status
-	w.echo.Status = status.Of(w.echo, status.Observation{Deployment: w.deployment, HasService: w.hasService})
+	w.echo.Status = status.Of(w.echo, status.Observation{Deployment: w.deployment, HasService: true})
 	for i := range w.echo.Status.Conditions {
 		w.echo.Status.Conditions[i].LastTransitionTime = w.echo.CreationTimestamp
 		if i < len(before.Conditions) {

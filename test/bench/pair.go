@@ -24,7 +24,7 @@ func (s *server) operatorTimes(ctx context.Context, n, workers int) (t times, er
 	if err != nil {
 		return t, err
 	}
-	args := []string{}
+	var args []string
 	if workers > 0 {
 		args = append(args, fmt.Sprint("--max-concurrent-reconciles=", workers))
 	}

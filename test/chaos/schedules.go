@@ -34,6 +34,7 @@ func schedule(seed uint64) scenario {
 	return scenario{name: fmt.Sprintf("seed %d", seed), run: func(ctx context.Context, w *world) error {
 		random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // It has to repeat itself.
 		w.proxy.SetPlan(newRandomPlan(seed, random))
+		w.history.viewLags = true
 		if err := w.createEcho(ctx, echoes[0], echov1.EchoSpec{Message: "first"}); err != nil {
 			return err
 		}

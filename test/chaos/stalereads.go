@@ -57,6 +57,7 @@ func staleRead(s step, resources []string) scenario {
 		if err := w.settle(ctx); err != nil {
 			return err
 		}
+		w.history.viewLags = true
 		w.proxy.Freeze(past, resources...)
 		if err := w.restart(); err != nil {
 			return err
