@@ -277,3 +277,22 @@ func equal(t *testing.T, got, want any) {
 	wantYAML, _ := yaml.Marshal(want)
 	t.Errorf("got:\n%s\nwant:\n%s", gotYAML, wantYAML)
 }
+
+// TestShare: Deployments that are kept use the same memory for what is the same.
+func TestShare(t *testing.T) {
+	own := corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("32Mi")}}
+	one, _, _ := shaped(newEcho())
+	two, _, _ := shaped(newEcho(func(e *echov1.Echo) { e.Name, e.Spec.Resources = "two", own }))
+	Share(one)
+	Share(two)
+	first, second := one.Spec.Template.Spec, two.Spec.Template.Spec
+	if first.Containers[0].ReadinessProbe != second.Containers[0].ReadinessProbe || first.SecurityContext != second.SecurityContext {
+		t.Error("equal parts of two Deployments are kept twice")
+	}
+	if first.TopologySpreadConstraints[0].LabelSelector != one.Spec.Selector {
+		t.Error("a selector is kept twice")
+	}
+	if got := second.Containers[0].Resources; !equality.Semantic.DeepEqual(got, own) {
+		t.Errorf("resources of one became those of all: %v", got)
+	}
+}

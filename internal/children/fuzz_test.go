@@ -35,6 +35,10 @@ func FuzzShapes(f *testing.F) {
 		equal(t, againService, service)
 		equal(t, againBudget, budget)
 
+		kept := deployment.DeepCopy()
+		Share(kept)
+		equal(t, kept, deployment)
+
 		editedDeployment, editedService, editedBudget := shaped(before)
 		Deployment(editedDeployment, echo, defaultImage)
 		Service(editedService, echo)

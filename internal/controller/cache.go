@@ -22,17 +22,18 @@ import (
 )
 
 // CacheOptions limits the cache to the given namespaces (none means all), and to the
-// children of Echoes: a cluster's other Deployments, Services and pods cost nothing.
+// children of Echoes: a cluster's other Deployments, Services and pods cost nothing. Children
+// and pods are read without a copy: a pass changes only copies of its own.
 func CacheOptions(namespaces []string) cache.Options {
 	managed := labels.SelectorFromSet(labels.Set{children.ManagedByLabel: children.ManagedBy})
 	options := cache.Options{
 		ReaderFailOnMissingInformer: true,
 		DefaultTransform:            cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&appsv1.Deployment{}:            {Label: managed},
-			&corev1.Service{}:               {Label: managed},
-			&policyv1.PodDisruptionBudget{}: {Label: managed},
-			&corev1.Pod{}:                   {Label: managed, Transform: slimPod, UnsafeDisableDeepCopy: new(true)},
+			&appsv1.Deployment{}:            {Label: managed, UnsafeDisableDeepCopy: new(true), Transform: slimDeployment},
+			&corev1.Service{}:               {Label: managed, UnsafeDisableDeepCopy: new(true)},
+			&policyv1.PodDisruptionBudget{}: {Label: managed, UnsafeDisableDeepCopy: new(true)},
+			&corev1.Pod{}:                   {Label: managed, UnsafeDisableDeepCopy: new(true), Transform: slimPod},
 		},
 	}
 	for _, namespace := range namespaces {
@@ -42,6 +43,15 @@ func CacheOptions(namespaces []string) cache.Options {
 		options.DefaultNamespaces[namespace] = cache.Config{}
 	}
 	return options
+}
+
+// slimDeployment keeps once what most Deployments have in common.
+func slimDeployment(object any) (any, error) {
+	if deployment, ok := object.(*appsv1.Deployment); ok {
+		deployment.ManagedFields = nil
+		children.Share(deployment)
+	}
+	return object, nil
 }
 
 // RESTMapper knows what the operator works with. So nothing is asked for before the cache
