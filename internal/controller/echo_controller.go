@@ -203,7 +203,7 @@ func withTransitionTimes(next echov1.EchoStatus, before []metav1.Condition) echo
 	return next
 }
 
-// writeStatus writes the status, and tells of a change of the summary, where there is one.
+// writeStatus writes the status where it changed, and tells of it.
 func (r *EchoReconciler) writeStatus(ctx context.Context, echo *echov1.Echo, next echov1.EchoStatus) error {
 	if equality.Semantic.DeepEqual(echo.Status, next) {
 		return nil
@@ -217,11 +217,12 @@ func (r *EchoReconciler) writeStatus(ctx context.Context, echo *echov1.Echo, nex
 	return nil
 }
 
-// announce tells of a change of the summary in an event and in the log.
+// announce tells of a change of the summary in an event and in the log. That a rollout began
+// says nothing new to who asked for it: it is told how it ended.
 func (r *EchoReconciler) announce(ctx context.Context, before, after *echov1.Echo) {
 	was := meta.FindStatusCondition(before.Status.Conditions, echov1.ConditionReady)
 	is := meta.FindStatusCondition(after.Status.Conditions, echov1.ConditionReady)
-	if was != nil && was.Status == is.Status && was.Reason == is.Reason {
+	if is.Reason == echov1.ReasonRollingOut || was != nil && was.Status == is.Status && was.Reason == is.Reason {
 		return
 	}
 	eventType := corev1.EventTypeNormal

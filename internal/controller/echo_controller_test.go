@@ -50,7 +50,7 @@ var _ = Describe("An Echo", func() {
 			}}))
 			Expect(child.GetLabels()).To(HaveKeyWithValue(children.ManagedByLabel, children.ManagedBy))
 		}
-		Eventually(func() []string { return eventsOf(echo) }).Should(ConsistOf("Normal RollingOut", "Normal Ready"))
+		Eventually(func() []string { return eventsOf(echo) }).Should(ConsistOf("Normal Ready"))
 	})
 
 	It("follows an edit, and needs no budget for one pod", func() {
