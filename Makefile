@@ -48,7 +48,7 @@ demo: cluster $(INSTALLED:%=%-build) $(INSTALLED:%=%-push) ## From a bare machin
 
 .PHONY: test
 test: ## Everything that must pass, layer by layer.
-	@for layer in verify lint unit integration chaos-short bundle-check cluster-test e2e $(if $(LOCAL_CLUSTER),e2e-olm-short cluster-down); do \
+	@for layer in verify lint unit integration bench-gate chaos-short bundle-check cluster-test e2e $(if $(LOCAL_CLUSTER),e2e-olm-short cluster-down); do \
 		printf '\n\033[1m== make %s\033[0m\n' $$layer; start=$$SECONDS; \
 		$(MAKE) --no-print-directory $$layer; \
 		echo "== make $$layer: passed in $$((SECONDS-start)) s"; \
@@ -148,10 +148,13 @@ cluster-test: cluster-tools ## Test the local cluster: that it comes, goes, and 
 	cd test/cluster && go test ./... && go test -tags lifecycle -run Lifecycle -count=1 .
 
 # N=… and RUNS=… make it shorter.
-.PHONY: bench bench-writes
+BENCH = CGO_ENABLED=0 go -C test/bench run -trimpath . -root $(CURDIR)
+.PHONY: bench bench-gate bench-writes
 bench: build bin/kube-apiserver bin/etcd ## Measure the operator against the limit of its API server; an hour, or two minutes with N=200 RUNS=3.
-	CGO_ENABLED=0 go -C test/bench run -trimpath . -root $(CURDIR) -report $(BIN)/bench.json -curves $(BIN)/curves \
-		$(if $(N),-n $(N) -quiet 15s) $(if $(RUNS),-runs $(RUNS))
+	$(BENCH) -report $(BIN)/bench.json -curves $(BIN)/curves $(if $(N),-n $(N)) $(if $(RUNS),-runs $(RUNS))
+bench-gate: build bin/kube-apiserver bin/etcd ## Compare requests, allocations and memory with the recorded ones; RECORD=1 records them anew.
+	CGO_ENABLED=0 go -C test/bench test -trimpath .
+	$(BENCH) -gate $(CURDIR)/test/bench/recorded.json $(if $(RECORD),-record)
 bench-writes: bin/kube-apiserver bin/etcd ## Measure the two ways to write a child; see docs/adr.
 	KUBEBUILDER_ASSETS=$(BIN) go -C test/bench test -run '^$$' -bench . -benchtime 300x -count 5 .
 

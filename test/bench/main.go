@@ -26,7 +26,9 @@ type options struct {
 	root, report, curves string
 	// n limits the number of Echoes; 0 means the full form.
 	n, runs int
-	quiet   time.Duration
+	// recorded is the file of the gate; record writes it anew.
+	recorded string
+	record   bool
 }
 
 func main() {
@@ -49,7 +51,8 @@ func parse(args []string) (o options, err error) {
 	flags.StringVar(&o.curves, "curves", "", "the `directory` that takes the curves, as SVG")
 	flags.IntVar(&o.n, "n", 0, "measure with this `number` of Echoes only; the full form takes 100 to 5,000")
 	flags.IntVar(&o.runs, "runs", 5, "the `number` of turns of each side, 1 or more")
-	flags.DurationVar(&o.quiet, "quiet", 10*time.Minute, "`how long` converged Echoes are watched")
+	flags.StringVar(&o.recorded, "gate", "", "only compare the figures that do not depend on the machine with those in this `file`, and fail if one is worse")
+	flags.BoolVar(&o.record, "record", false, "write the file of -gate anew")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -60,8 +63,29 @@ func parse(args []string) (o options, err error) {
 		return o, fmt.Errorf("-runs is %d: it must be 1 or more", o.runs)
 	case o.n < 0:
 		return o, fmt.Errorf("-n is %d: it must be 1 or more, or 0 for the full form", o.n)
+	case o.record && o.recorded == "":
+		return o, errors.New("-record needs -gate, which names the file")
 	}
 	return o, nil
+}
+
+// full tells whether everything is measured, or only what fits into two minutes.
+func (o options) full() bool { return o.n == 0 }
+
+// quiet is how long converged Echoes are watched.
+func (o options) quiet() time.Duration {
+	if o.full() {
+		return 10 * time.Minute
+	}
+	return 10 * time.Second
+}
+
+// churning is how long Echoes are changed all the time.
+func (o options) churning() time.Duration {
+	if o.full() {
+		return 5 * time.Minute
+	}
+	return 10 * time.Second
 }
 
 func run(ctx context.Context, args []string) error {
@@ -71,6 +95,9 @@ func run(ctx context.Context, args []string) error {
 	}
 	ctrl.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())
+	if o.recorded != "" {
+		return o.gate(ctx)
+	}
 	r := &report{Machine: fmt.Sprintf("%d cores, %s/%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH),
 		Date: time.Now().UTC().Format(time.DateOnly), Runs: o.runs}
 	if err := errors.Join(o.withoutControllers(ctx, r), o.withControllers(ctx, r)); err != nil {
@@ -90,11 +117,14 @@ func run(ctx context.Context, args []string) error {
 
 // sizes are the numbers of Echoes that are measured.
 func (o options) sizes() []int {
-	if o.n > 0 {
+	if !o.full() {
 		return []int{o.n}
 	}
 	return []int{100, 500, 1000, 5000}
 }
+
+// largest is the largest of them.
+func (o options) largest() int { return o.sizes()[len(o.sizes())-1] }
 
 // withoutControllers measures how quickly the operator writes, on an API server where nobody
 // else does: an Echo has converged when its children are there, and its status speaks of them.
@@ -106,19 +136,24 @@ func (o options) withoutControllers(ctx context.Context, r *report) (err error) 
 	}
 	defer func() { err = errors.Join(err, s.stop(context.WithoutCancel(ctx))) }()
 	progress("How many writers at a time is the plain client quickest with?")
-	best, err := s.bestConcurrency(ctx, min(500, o.sizes()[len(o.sizes())-1]))
+	best, err := s.bestConcurrency(ctx, min(500, o.largest()))
 	if err != nil {
 		return err
 	}
 	if err := o.pairs(ctx, s, r, best); err != nil {
 		return err
 	}
-	if o.n == 0 {
+	if o.full() {
 		if err := o.workers(ctx, s, r, best); err != nil {
 			return err
 		}
 	}
-	return o.memory(ctx, s, r)
+	for _, measure := range []func(context.Context, *server, *report) error{o.writes, o.restart, o.churn, o.memory} {
+		if err := measure(ctx, s, r); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // pairs measures both sides in turns, for each size.
@@ -181,7 +216,7 @@ func (o options) workers(ctx context.Context, s *server, r *report, best int) er
 
 // memory measures what the operator takes.
 func (o options) memory(ctx context.Context, s *server, r *report) error {
-	n := o.sizes()[len(o.sizes())-1]
+	n := o.largest()
 	progress("Memory of an operator with no Echo, and with %d ...", n)
 	none, err := s.memoryAt(ctx, 0)
 	if err != nil {
@@ -195,7 +230,8 @@ func (o options) memory(ctx context.Context, s *server, r *report) error {
 	r.Lines = append(r.Lines,
 		single(fmt.Sprintf("peak memory with %d Echoes", n), "MiB", new(150.0), many.Peak/mib),
 		single("live memory of an Echo", "KiB", new(12.0), (many.Heap-none.Heap)/float64(n)/kib),
-		single("allocations of a pass without a change", "", nil, many.Mallocs))
+		single("allocations of a pass without a change", "", nil, many.Mallocs),
+		single(fmt.Sprintf("watches that %d Echoes add", n), "", new(0.0), many.Watches-none.Watches))
 	progress("The same beside %d foreign Deployments and Services ...", n)
 	if err := s.addForeign(ctx, n); err != nil {
 		return err
@@ -203,6 +239,53 @@ func (o options) memory(ctx context.Context, s *server, r *report) error {
 	beside, err := s.memoryAt(ctx, n)
 	r.Lines = append(r.Lines, single("live memory beside as many foreign objects, of that without", "", new(1.05), beside.Heap/many.Heap))
 	return err
+}
+
+// writes counts requests until an Echo has converged.
+func (o options) writes(ctx context.Context, s *server, r *report) error {
+	n := min(100, o.largest())
+	progress("Requests for each of %d Echoes until it has converged ...", n)
+	counts, err := s.requests(ctx, n, 0, isObserved)
+	if err != nil {
+		return err
+	}
+	r.Converged = counts
+	targets := map[string]float64{created: 4, edited: 3, scaled: 3}
+	for _, c := range counts {
+		if target, is := targets[c.Operation]; is {
+			r.Lines = append(r.Lines, single("writes for an Echo: "+c.Operation, "", &target, c.Writes))
+		}
+	}
+	return nil
+}
+
+// restart measures how long the operator takes to start, and what that delays.
+func (o options) restart(ctx context.Context, s *server, r *report) error {
+	n := o.largest()
+	progress("Restarts with %d Echoes, and one more Echo at that moment ...", n)
+	t, err := s.restartTimes(ctx, n, o.runs)
+	if err != nil {
+		return err
+	}
+	r.Lines = append(r.Lines,
+		compared(fmt.Sprintf("one new Echo while %d are looked at after a restart (ceiling: when all is quiet)", n), t.busy, t.idle, new(2.0)),
+		single(fmt.Sprintf("from the start to the first pass, with %d Echoes", n), "s", nil, seconds(t.started)...))
+	return nil
+}
+
+// churn measures what happens where Echoes change all the time.
+func (o options) churn(ctx context.Context, s *server, r *report) error {
+	n := min(1000, o.largest())
+	progress("%d changes a second for %s, of %d Echoes ...", changesASecond, o.churning(), n)
+	c, err := s.churnFor(ctx, n, o.churning())
+	if err != nil {
+		return err
+	}
+	r.Lines = append(r.Lines,
+		single("changes in a second", "", nil, c.rate),
+		single("99 of 100 changes converged within", "s", new(1.0), c.converged.Seconds()),
+		single("99 of 100 Echoes waited in the queue at most", "s", new(1.0), c.queued.Seconds()))
+	return nil
 }
 
 // withControllers counts requests where pods become ready.
@@ -213,15 +296,19 @@ func (o options) withControllers(ctx context.Context, r *report) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.stop(context.WithoutCancel(ctx))) }()
-	n := min(100, o.sizes()[len(o.sizes())-1])
-	progress("Requests for each of %d Echoes; %s of it quiet ...", n, o.quiet)
-	if r.Counts, err = s.requests(ctx, n, o.quiet); err != nil {
+	n := min(100, o.largest())
+	progress("Requests for each of %d Echoes until it is ready; %s of it quiet ...", n, o.quiet())
+	if r.Ready, err = s.requests(ctx, n, o.quiet(), isReady); err != nil {
 		return err
 	}
-	targets := map[string]float64{created: 4, edited: 3, scaled: 3} // None for the others.
 	var reads float64
-	for _, c := range r.Counts {
-		r.Lines = append(r.Lines, single("writes for an Echo: "+c.Operation, "", new(targets[c.Operation]), c.Writes))
+	for _, c := range r.Ready {
+		var target *float64
+		switch c.Operation {
+		case restarted, quietly, wentAway:
+			target = new(0.0)
+		}
+		r.Lines = append(r.Lines, single("writes for an Echo with pods: "+c.Operation, "", target, c.Writes))
 		reads += c.Reads
 	}
 	r.Lines = append(r.Lines, single("live reads for an Echo, all in all", "", new(0.0), reads))

@@ -27,6 +27,8 @@ type memory struct {
 	// Mallocs is the number of allocations of a pass that changes nothing, with the event that
 	// brings it.
 	Mallocs float64 `json:"mallocs"`
+	// Watches is the number of watches that it began.
+	Watches float64 `json:"watches"`
 }
 
 // memoryAt starts the operator on a namespace with n Echoes that it has to write for, and
@@ -43,6 +45,10 @@ func (s *server) memoryAt(ctx context.Context, n int) (m memory, err error) {
 	if err != nil {
 		return m, err
 	}
+	mark, err := s.audit.Mark()
+	if err != nil {
+		return m, err
+	}
 	operator, err := s.start(namespace, "--pprof-bind-address=127.0.0.1:"+port)
 	if err != nil {
 		return m, err
@@ -54,6 +60,11 @@ func (s *server) memoryAt(ctx context.Context, n int) (m memory, err error) {
 	if err := pause(ctx, settling); err != nil {
 		return m, err
 	}
+	events, err := s.audit.Since(mark, operatorUser)
+	if err != nil {
+		return m, err
+	}
+	m.Watches = countOf("", events, 1).Watches
 	if m.Peak, err = peak(operator.PID()); err != nil {
 		return m, err
 	}

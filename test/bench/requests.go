@@ -17,9 +17,9 @@ import (
 	"github.com/kkloud-io/echo-operator/test/controlplane"
 )
 
-// requests counts what the operator asks for, for each operation on n Echoes with real
-// controllers and pods that become ready.
-func (s *server) requests(ctx context.Context, n int, quiet time.Duration) (counts []count, err error) {
+// requests counts what the operator asks for, for each operation on n Echoes; an operation has
+// ended when all of them are as they have to be.
+func (s *server) requests(ctx context.Context, n int, quiet time.Duration, is func(*echov1.Echo) bool) (counts []count, err error) {
 	namespace, err := s.newNamespace(ctx)
 	if err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func (s *server) requests(ctx context.Context, n int, quiet time.Duration) (coun
 		}},
 		{quietly, func() error { return pause(ctx, quiet) }},
 		{wentAway, func() error {
-			if err := s.plane.Client.DeleteAllOf(ctx, &echov1.Echo{}, client.InNamespace(namespace)); err != nil {
+			if err := s.plane.Client.DeleteAllOf(ctx, &echov1.Echo{}, client.InNamespace(namespace)); err != nil || s.bare {
 				return err
 			}
 			return s.awaitGone(ctx, namespace)
@@ -64,7 +64,7 @@ func (s *server) requests(ctx context.Context, n int, quiet time.Duration) (coun
 		if err := operation.do(); err != nil {
 			return nil, err
 		}
-		if err := s.awaitAll(ctx, namespace, operator, isReady); err != nil {
+		if err := s.awaitAll(ctx, namespace, operator, is); err != nil {
 			return nil, err
 		}
 		if err := pause(ctx, settling); err != nil {
@@ -105,13 +105,21 @@ type count struct {
 	Reads float64 `json:"reads"`
 	// Each has the requests by verb and resource.
 	Each map[string]float64 `json:"each"`
+	// Watches is the number of watches that were begun, for all Echoes together.
+	Watches float64 `json:"watches"`
 }
 
 func countOf(operation string, events []controlplane.AuditEvent, n int) count {
 	c := count{Operation: operation, Each: map[string]float64{}}
 	for _, event := range events {
 		ref := event.ObjectRef
-		if ref == nil || event.Verb == "watch" || ref.Resource == "leases" {
+		if ref == nil || ref.Resource == "leases" {
+			continue
+		}
+		if event.Verb == "watch" {
+			if event.Stage == "ResponseStarted" {
+				c.Watches++
+			}
 			continue
 		}
 		what := event.Verb + " " + ref.Resource

@@ -38,6 +38,8 @@ type server struct {
 	directory string
 	operator  *rest.Config
 	ceiling   client.Client
+	// bare means that there are no controllers and no pods.
+	bare bool
 
 	namespaces int
 }
@@ -52,7 +54,7 @@ func startServer(ctx context.Context, root string, bare bool) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &server{directory: directory, program: filepath.Join(bin, "manager"), audit: controlplane.AuditLog(filepath.Join(directory, "audit.log"))}
+	s := &server{bare: bare, directory: directory, program: filepath.Join(bin, "manager"), audit: controlplane.AuditLog(filepath.Join(directory, "audit.log"))}
 	if s.plane, err = controlplane.Start(ctx, controlplane.Options{Root: root, Bin: bin, Logs: directory, AuditLog: s.audit, Bare: bare}); err != nil {
 		return nil, err
 	}
@@ -64,8 +66,9 @@ func startServer(ctx context.Context, root string, bare bool) (*server, error) {
 
 // addUsers makes the operator, which has its own rights, and the plain client.
 func (s *server) addUsers(ctx context.Context, root string) (err error) {
-	role := filepath.Join(root, "config", "rbac", "role.yaml")
-	if s.operator, err = s.plane.AddUser(ctx, operatorUser, role); err != nil {
+	roles := filepath.Join(root, "config", "rbac")
+	role := filepath.Join(roles, "role.yaml")
+	if s.operator, err = s.plane.AddUser(ctx, operatorUser, role, filepath.Join(roles, "metrics_auth_role.yaml")); err != nil {
 		return err
 	}
 	config, err := s.plane.AddUser(ctx, ceilingUser, role)
@@ -80,15 +83,11 @@ func (s *server) stop(ctx context.Context) error {
 	return errors.Join(s.plane.Stop(ctx), os.RemoveAll(s.directory))
 }
 
-// start starts the operator for one namespace, or for all.
+// start starts the operator for one namespace. It serves no metrics, unless the flags say so.
 func (s *server) start(namespace string, args ...string) (*controlplane.Operator, error) {
-	var watched []string
-	if namespace != "" {
-		watched = []string{namespace}
-	}
 	return controlplane.StartOperator(controlplane.OperatorOptions{
 		Program: s.program, Directory: s.directory, Kubeconfig: kubeconfig(s.operator),
-		Watched: watched, Namespace: metav1.NamespaceDefault,
+		Watched: []string{namespace}, Namespace: metav1.NamespaceDefault,
 		Args: append([]string{"--metrics-bind-address=0"}, args...),
 	})
 }

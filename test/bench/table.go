@@ -37,13 +37,15 @@ func (l line) verdict() string {
 
 // report is everything that was measured.
 type report struct {
-	Machine string  `json:"machine"`
-	Date    string  `json:"date"`
-	Runs    int     `json:"runs"`
-	Lines   []line  `json:"lines"`
-	Counts  []count `json:"requests,omitempty"`
-	Growth  []point `json:"growth,omitempty"`
-	Workers []point `json:"workers,omitempty"`
+	Machine string `json:"machine"`
+	Date    string `json:"date"`
+	Runs    int    `json:"runs"`
+	Lines   []line `json:"lines"`
+	// Converged and Ready are the requests until an Echo has converged, and until it is ready.
+	Converged []count `json:"requestsUntilConverged,omitempty"`
+	Ready     []count `json:"requestsUntilReady,omitempty"`
+	Growth    []point `json:"growth,omitempty"`
+	Workers   []point `json:"workers,omitempty"`
 }
 
 // point is one of a curve.
@@ -55,13 +57,20 @@ type point struct {
 
 // compared makes a line of runs of both sides, taken in turns: the ratio is that of each turn.
 func compared(name string, ours, ceiling []time.Duration, target *float64) line {
-	var a, b, ratios []float64
-	for i := range ours {
-		a, b = append(a, ours[i].Seconds()), append(b, ceiling[i].Seconds())
-		ratios = append(ratios, ours[i].Seconds()/ceiling[i].Seconds())
+	a, b := seconds(ours), seconds(ceiling)
+	var ratios []float64
+	for i := range a {
+		ratios = append(ratios, a[i]/b[i])
 	}
 	return line{Name: name, Ours: median(a), Ceiling: median(b), Unit: "s", Judged: median(ratios),
 		Least: slices.Min(ratios), Most: slices.Max(ratios), Target: target}
+}
+
+func seconds(durations []time.Duration) (s []float64) {
+	for _, d := range durations {
+		s = append(s, d.Seconds())
+	}
+	return s
 }
 
 // single makes a line of a figure that has no ceiling.
@@ -93,9 +102,14 @@ func (r *report) print(w io.Writer) {
 		fmt.Fprintf(w, "| %s | %.4g %s | %s | %.3f (%.3f to %.3f) | %s | %s |\n",
 			l.Name, l.Ours, l.Unit, ceiling, l.Judged, l.Least, l.Most, target, l.verdict())
 	}
-	fmt.Fprintf(w, "\n| operation | requests for each Echo |\n|---|---|\n")
-	for _, c := range r.Counts {
-		fmt.Fprintf(w, "| %s | %s |\n", c.Operation, c)
+	for _, until := range []struct {
+		what   string
+		counts []count
+	}{{"converged", r.Converged}, {"ready", r.Ready}} {
+		fmt.Fprintf(w, "\n| operation | requests for each Echo until it is %s |\n|---|---|\n", until.what)
+		for _, c := range until.counts {
+			fmt.Fprintf(w, "| %s | %s |\n", c.Operation, c)
+		}
 	}
 }
 

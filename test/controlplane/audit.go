@@ -16,6 +16,8 @@ const auditPolicy = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [Req
 // AuditEvent is what the log says of one request.
 type AuditEvent struct {
 	Verb, UserAgent, RequestURI string
+	// Stage is ResponseComplete; a watch has a ResponseStarted before.
+	Stage string
 
 	User      struct{ Username string }
 	ObjectRef *struct{ APIGroup, Resource, Subresource, Namespace, Name string }

@@ -163,17 +163,20 @@ func FreePort() (string, error) {
 	return port, errors.Join(err, listener.Close())
 }
 
-// AddUser makes a user who has the rights of the ClusterRole in the file, and no others.
-func (c *ControlPlane) AddUser(ctx context.Context, name, roleFile string) (*rest.Config, error) {
-	file, err := os.ReadFile(roleFile) //nolint:gosec // The caller chose the file.
-	if err != nil {
-		return nil, err
+// AddUser makes a user who has the rights of the ClusterRoles in the files, and no others.
+func (c *ControlPlane) AddUser(ctx context.Context, name string, roleFiles ...string) (*rest.Config, error) {
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	for _, roleFile := range roleFiles {
+		text, err := os.ReadFile(roleFile) //nolint:gosec // The caller chose the file.
+		if err != nil {
+			return nil, err
+		}
+		var file rbacv1.ClusterRole
+		if err := yaml.UnmarshalStrict(text, &file); err != nil {
+			return nil, fmt.Errorf("read %s: %w", roleFile, err)
+		}
+		role.Rules = append(role.Rules, file.Rules...)
 	}
-	role := &rbacv1.ClusterRole{}
-	if err := yaml.UnmarshalStrict(file, role); err != nil {
-		return nil, fmt.Errorf("read %s: %w", roleFile, err)
-	}
-	role.Name = name
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
