@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"slices"
@@ -241,8 +242,7 @@ func (s *scraper) queueDuration(ctx context.Context) (*dto.Histogram, error) {
 	if response.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("the operator's metrics: %s", response.Status)
 	}
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(response.Body)
+	families, err := parseMetrics(response.Body)
 	if err != nil {
 		return nil, err
 	}
@@ -254,6 +254,11 @@ func (s *scraper) queueDuration(ctx context.Context) (*dto.Histogram, error) {
 		}
 	}
 	return nil, errors.New("the operator's metrics have no workqueue_queue_duration_seconds of its queue")
+}
+
+func parseMetrics(text io.Reader) (map[string]*dto.MetricFamily, error) {
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	return parser.TextToMetricFamilies(text)
 }
 
 // quantile returns the least bound that at least this share of what came between two scrapes

@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// withoutControllers measures how quickly the operator writes, on an API server where nobody
+// else does: an Echo has converged when its children are there, and its status speaks of them.
+func (o options) withoutControllers(ctx context.Context, r *report) (err error) {
+	progress("Starting etcd and kube-apiserver ...")
+	s, err := startServer(ctx, o.root, true)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.stop(context.WithoutCancel(ctx))) }()
+	progress("How many writers at a time is the plain client quickest with?")
+	best, err := s.bestConcurrency(ctx, min(500, o.largest()))
+	if err != nil {
+		return err
+	}
+	if err := o.pairs(ctx, s, r, best); err != nil {
+		return err
+	}
+	if o.full() {
+		if err := o.workers(ctx, s, r, best); err != nil {
+			return err
+		}
+	}
+	for _, measure := range []func(context.Context, *server, *report) error{o.writes, o.restart, o.churn, o.memory} {
+		if err := measure(ctx, s, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pairs measures both sides in turns, for each size.
+func (o options) pairs(ctx context.Context, s *server, r *report, best int) error {
+	perEcho := map[int]float64{}
+	for _, n := range o.sizes() {
+		var ours, ceiling struct{ create, edit []time.Duration }
+		for turn := range o.runs {
+			c, err := s.ceilingTimes(ctx, n, best)
+			if err != nil {
+				return fmt.Errorf("the plain client: %w", err)
+			}
+			t, err := s.operatorTimes(ctx, n, 0)
+			if err != nil {
+				return fmt.Errorf("the operator: %w", err)
+			}
+			progress("  %d Echoes, turn %d of %d: create %.2f, edit %.2f of the plain client's time", n, turn+1, o.runs,
+				t.create.Seconds()/c.create.Seconds(), t.edit.Seconds()/c.edit.Seconds())
+			ours.create, ours.edit = append(ours.create, t.create), append(ours.edit, t.edit)
+			ceiling.create, ceiling.edit = append(ceiling.create, c.create), append(ceiling.edit, c.edit)
+		}
+		target := new(1.10)
+		if n <= 100 {
+			target = nil // Too short to be fair.
+		}
+		create := compared(fmt.Sprintf("converge %d Echoes", n), ours.create, ceiling.create, target)
+		edit := compared(fmt.Sprintf("edit the message of %d Echoes", n), ours.edit, ceiling.edit, target)
+		r.Lines = append(r.Lines, create, edit)
+		r.Growth = append(r.Growth, point{X: float64(n), Ours: 1000 * create.Ours / float64(n), Ceiling: 1000 * create.Ceiling / float64(n)})
+		perEcho[n] = create.Ours / float64(n)
+	}
+	if perEcho[500] > 0 && perEcho[5000] > 0 {
+		r.Lines = append(r.Lines, single("time for an Echo at 5,000, of that at 500", "", new(1.2), perEcho[5000]/perEcho[500]))
+	}
+	return nil
+}
+
+// workers measures what the number of passes at a time brings.
+func (o options) workers(ctx context.Context, s *server, r *report, best int) error {
+	const n = 1000
+	for _, workers := range []int{1, 2, 4, 8, 16, 32, 64} {
+		var ours, ceiling []time.Duration
+		for range min(o.runs, 3) {
+			c, err := s.ceilingTimes(ctx, n, best)
+			if err != nil {
+				return err
+			}
+			t, err := s.operatorTimes(ctx, n, workers)
+			if err != nil {
+				return err
+			}
+			ours, ceiling = append(ours, t.create), append(ceiling, c.create)
+		}
+		l := compared("", ours, ceiling, nil)
+		progress("  %d workers: %.2f of the plain client's time", workers, l.Judged)
+		r.Workers = append(r.Workers, point{X: float64(workers), Ours: l.Judged, Ceiling: 1})
+	}
+	return nil
+}
+
+// memory measures what the operator takes.
+func (o options) memory(ctx context.Context, s *server, r *report) error {
+	n := o.largest()
+	progress("Memory of an operator with no Echo, and with %d ...", n)
+	none, err := s.memoryAt(ctx, 0)
+	if err != nil {
+		return err
+	}
+	before, err := s.footprint(ctx)
+	if err != nil {
+		return err
+	}
+	many, err := s.memoryAt(ctx, n)
+	if err != nil {
+		return err
+	}
+	after, err := s.footprint(ctx)
+	if err != nil {
+		return err
+	}
+	const mib, kib = 1 << 20, 1 << 10
+	r.Lines = append(r.Lines,
+		single(fmt.Sprintf("peak memory with %d Echoes", n), "MiB", new(150.0), many.Peak/mib),
+		single("live memory of an Echo", "KiB", new(12.0), (many.Heap-none.Heap)/float64(n)/kib),
+		single("allocations of a pass without a change", "", nil, many.Mallocs),
+		single(fmt.Sprintf("watches that %d Echoes add", n), "", new(0.0), many.Watches-none.Watches),
+		single("memory of the API server for an Echo", "KiB", nil, (after.apiServer-before.apiServer)/float64(n)/kib))
+	progress("The same beside %d foreign Deployments and Services ...", n)
+	if err := s.addForeign(ctx, n); err != nil {
+		return err
+	}
+	beside, err := s.memoryAt(ctx, n)
+	r.Lines = append(r.Lines, single("live memory beside as many foreign objects, of that without", "", new(1.05), beside.Heap/many.Heap))
+	return err
+}
+
+// writes counts requests until an Echo has converged.
+func (o options) writes(ctx context.Context, s *server, r *report) error {
+	n := min(100, o.largest())
+	progress("Requests for each of %d Echoes until it has converged ...", n)
+	counts, err := s.requests(ctx, n, 0, isObserved)
+	if err != nil {
+		return err
+	}
+	r.Converged = counts
+	targets := map[string]float64{created: 4, edited: 3, scaled: 3}
+	for _, c := range counts {
+		if target, is := targets[c.Operation]; is {
+			r.Lines = append(r.Lines, single("writes for an Echo: "+c.Operation, "", &target, c.Writes))
+		}
+	}
+	return nil
+}
+
+// restart measures how long the operator takes to start, and what that delays.
+func (o options) restart(ctx context.Context, s *server, r *report) error {
+	n := o.largest()
+	progress("Restarts with %d Echoes, and one more Echo at that moment ...", n)
+	t, err := s.restartTimes(ctx, n, o.runs)
+	if err != nil {
+		return err
+	}
+	r.Lines = append(r.Lines,
+		compared(fmt.Sprintf("one new Echo while %d are looked at after a restart (ceiling: when all is quiet)", n), t.busy, t.idle, new(2.0)),
+		single(fmt.Sprintf("from the start to the first pass, with %d Echoes", n), "s", nil, seconds(t.started)...))
+	return nil
+}
+
+// churn measures what happens where Echoes change all the time.
+func (o options) churn(ctx context.Context, s *server, r *report) error {
+	n := min(1000, o.largest())
+	progress("%d changes a second for %s, of %d Echoes ...", changesASecond, o.churning(), n)
+	c, err := s.churnFor(ctx, n, o.churning())
+	if err != nil {
+		return err
+	}
+	r.Lines = append(r.Lines,
+		single("changes in a second", "", nil, c.rate),
+		single("99 of 100 changes converged within", "s", new(1.0), c.converged.Seconds()),
+		single("99 of 100 Echoes waited in the queue at most", "s", new(1.0), c.queued.Seconds()))
+	return nil
+}
+
+// withControllers counts requests where pods become ready.
+func (o options) withControllers(ctx context.Context, r *report) (err error) {
+	progress("Starting etcd, kube-apiserver and kube-controller-manager ...")
+	s, err := startServer(ctx, o.root, false)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.stop(context.WithoutCancel(ctx))) }()
+	n := min(100, o.largest())
+	progress("Requests for each of %d Echoes until it is ready; %s of it quiet ...", n, o.quiet())
+	before, err := s.footprint(ctx)
+	if err != nil {
+		return err
+	}
+	if r.Ready, err = s.requests(ctx, n, o.quiet(), isReady); err != nil {
+		return err
+	}
+	after, err := s.footprint(ctx)
+	if err != nil {
+		return err
+	}
+	r.Lines = append(r.Lines, single("etcd's file for an Echo that came, changed twice, and went", "KiB", nil, (after.etcd-before.etcd)/float64(n)/1024))
+	var reads float64
+	for _, c := range r.Ready {
+		var target *float64
+		switch c.Operation {
+		case restarted, quietly, wentAway:
+			target = new(0.0)
+		}
+		r.Lines = append(r.Lines, single("writes for an Echo with pods: "+c.Operation, "", target, c.Writes))
+		reads += c.Reads
+	}
+	r.Lines = append(r.Lines, single("live reads for an Echo, all in all", "", new(0.0), reads))
+	return nil
+}
