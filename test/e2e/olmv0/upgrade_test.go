@@ -104,7 +104,8 @@ var _ = Describe("An upgrade", Label("upgrade"), func() {
 		before := u.Look()
 
 		approve(broken)
-		Eventually(phase).WithArguments(broken).Should(HavePrefix("Failed "))
+		// After the two minutes of the Deployment's progress deadline.
+		Eventually(phase).WithArguments(broken).WithTimeout(4 * time.Minute).Should(HavePrefix("Failed "))
 		Consistently(phase, "5s").WithArguments(tree).Should(HavePrefix("Replacing"))
 		By("letting the old operator act, which is still there")
 		u.TryOperator()
