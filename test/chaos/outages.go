@@ -31,16 +31,16 @@ func outages(_ context.Context, o options) ([]scenario, error) {
 	}
 	all := []scenario{
 		{name: "API server away", run: size.noServer},
-		{name: "API server away at the start", run: size.noServerAtStart},
 		{name: "rights to Services away", run: size.noRightsToServices},
 		{name: "CRD away", run: size.noCRD},
 		{name: "API server away from an elected leader", run: size.noServerForLeader},
+		{name: "API server away at the start", run: size.noServerAtStart},
 		{name: "rights away", run: size.noRights},
 		{name: "CRD absent at the start", run: size.noCRDAtStart},
 		{name: "a namespace that ends", run: size.endingNamespace},
 	}
 	if o.short {
-		all = all[:4]
+		all = all[:3]
 	}
 	return all, nil
 }
