@@ -170,8 +170,9 @@ e2e-olm: ## Test every upgrade edge in both OLMs, and all about the package; hal
 	done # One after the other: multiarch-check builds the images anew, for every platform.
 	@COLD=1 $(MAKE) --no-print-directory reproducible
 e2e-olm-short: export SKIP = scorecard
-e2e-olm-short: ## Test what of it `make test` has time for: one walk in each OLM, and the gates.
-	@$(MAKE) --no-print-directory e2e-olm-v0 LABELS='walk || !every-edge && !disconnected'
+e2e-olm-short: MODE = $(word $(shell echo $$(( $$(date +%s) / 86400 % 4 + 1 ))),OwnNamespace SingleNamespace MultiNamespace AllNamespaces)
+e2e-olm-short: ## Test what of it `make test` has time for: one walk in each OLM, an install mode, another one every day, and the gates.
+	@$(MAKE) --no-print-directory e2e-olm-v0 LABELS='walk || upgrade || $(MODE)'
 	@$(MAKE) --no-print-directory e2e-olm-v1 LABELS='walk || !every-edge'
 	@$(MAKE) --no-print-directory reproducible
 

@@ -123,14 +123,18 @@ type mutantResult struct {
 // mutantConvergence is how long a mutant gets: one that does not converge is to be caught soon.
 const mutantConvergence = 20 * time.Second
 
-// sample chooses one mutant for each promise; which one, the seed decides. Seed 0 takes them all.
+// sampled is how many mutants there are in the short form.
+const sampled = 4
+
+// sample chooses mutants that break different promises; which, the seed decides. Seed 0 takes
+// them all.
 func sample(seed uint64) (chosen []mutant) {
 	if seed == 0 {
 		return mutants
 	}
 	taken := map[int]bool{}
 	for _, i := range rand.New(rand.NewPCG(seed, seed)).Perm(len(mutants)) { //nolint:gosec // To be repeated.
-		if m := mutants[i]; !taken[m.promise] {
+		if m := mutants[i]; !taken[m.promise] && len(chosen) < sampled {
 			taken[m.promise] = true
 			chosen = append(chosen, m)
 		}

@@ -59,10 +59,10 @@ var _ = Describe("In the install mode", Label("modes"), Ordered, func() {
 			Expect(Kubectl("-n", operatorNamespace, "get", "pods", "-l", "control-plane=controller-manager", "-o",
 				"jsonpath={.items[*].status.containerStatuses[*].restartCount}")).To(Equal("0"))
 		},
-		Entry("OwnNamespace", operatorNamespace),
-		Entry("SingleNamespace", "mode-one"),
-		Entry("MultiNamespace", "mode-one", "mode-two"),
-		Entry("AllNamespaces", operatorNamespace, "mode-one", "mode-two", "mode-three"),
+		Entry("OwnNamespace", Label("OwnNamespace"), operatorNamespace),
+		Entry("SingleNamespace", Label("SingleNamespace"), "mode-one"),
+		Entry("MultiNamespace", Label("MultiNamespace"), "mode-one", "mode-two"),
+		Entry("AllNamespaces", Label("AllNamespaces"), operatorNamespace, "mode-one", "mode-two", "mode-three"),
 	)
 })
 
