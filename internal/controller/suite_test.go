@@ -32,7 +32,7 @@ import (
 )
 
 const (
-	serverImage = "docker.io/hashicorp/http-echo:1.0.0"
+	serverImage = controlplane.ServerImage
 
 	// operatorUser is who the operator is to the API server: its rights are exactly those
 	// of config/rbac, and the audit log knows it by this name.

@@ -43,11 +43,7 @@ type churn struct {
 
 // churnFor changes the messages of n Echoes, one after the other, for some time.
 func (s *server) churnFor(ctx context.Context, n int, howLong time.Duration) (c churn, err error) {
-	namespace, err := s.newNamespace(ctx)
-	if err != nil {
-		return c, err
-	}
-	echoes, err := s.populate(ctx, namespace, n)
+	namespace, echoes, err := s.newEchoes(ctx, n)
 	if err != nil {
 		return c, err
 	}

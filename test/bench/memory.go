@@ -34,11 +34,8 @@ type memory struct {
 // memoryAt starts the operator on a namespace with n Echoes that it has to write for, and
 // measures it. Without Echoes it shows what the program itself takes.
 func (s *server) memoryAt(ctx context.Context, n int) (m memory, err error) {
-	namespace, err := s.newNamespace(ctx)
+	namespace, _, err := s.newEchoes(ctx, n)
 	if err != nil {
-		return m, err
-	}
-	if _, err := s.populate(ctx, namespace, n); err != nil {
 		return m, err
 	}
 	port, err := controlplane.FreePort()

@@ -16,11 +16,7 @@ type times struct{ create, edit time.Duration }
 // operatorTimes has the operator write for n Echoes, and for edits of all of them. It is
 // started when they are there: what it takes to start is a line of its own.
 func (s *server) operatorTimes(ctx context.Context, n, workers int) (t times, err error) {
-	namespace, err := s.newNamespace(ctx)
-	if err != nil {
-		return t, err
-	}
-	echoes, err := s.populate(ctx, namespace, n)
+	namespace, echoes, err := s.newEchoes(ctx, n)
 	if err != nil {
 		return t, err
 	}
@@ -61,11 +57,7 @@ func (s *server) converge(ctx context.Context, namespace string, args ...string)
 
 // ceilingTimes has the plain client write the same.
 func (s *server) ceilingTimes(ctx context.Context, n, workers int) (t times, err error) {
-	namespace, err := s.newNamespace(ctx)
-	if err != nil {
-		return t, err
-	}
-	echoes, err := s.populate(ctx, namespace, n)
+	namespace, echoes, err := s.newEchoes(ctx, n)
 	if err != nil {
 		return t, err
 	}

@@ -27,11 +27,8 @@ type restarts struct {
 
 // restartTimes restarts the operator on n converged Echoes, and creates one more at that moment.
 func (s *server) restartTimes(ctx context.Context, n, turns int) (r restarts, err error) {
-	namespace, err := s.newNamespace(ctx)
+	namespace, _, err := s.newEchoes(ctx, n)
 	if err != nil {
-		return r, err
-	}
-	if _, err := s.populate(ctx, namespace, n); err != nil {
 		return r, err
 	}
 	operator, err := s.start(namespace)

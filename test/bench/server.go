@@ -124,7 +124,7 @@ func each(ctx context.Context, n, atATime int, do func(ctx context.Context, i in
 // replicas of every Echo: two, so that it has every child that there is.
 const replicas = 2
 
-// populate makes n Echoes.
+// populate makes n Echoes in a namespace.
 func (s *server) populate(ctx context.Context, namespace string, n int) ([]*echov1.Echo, error) {
 	echoes := make([]*echov1.Echo, n)
 	return echoes, each(ctx, n, writers, func(ctx context.Context, i int) error {
@@ -134,6 +134,15 @@ func (s *server) populate(ctx context.Context, namespace string, n int) ([]*echo
 		}
 		return s.plane.Client.Create(ctx, echoes[i])
 	})
+}
+
+// newEchoes makes n Echoes in a namespace of their own.
+func (s *server) newEchoes(ctx context.Context, n int) (namespace string, echoes []*echov1.Echo, err error) {
+	if namespace, err = s.newNamespace(ctx); err != nil {
+		return namespace, nil, err
+	}
+	echoes, err = s.populate(ctx, namespace, n)
+	return namespace, echoes, err
 }
 
 // edit changes all of them.
