@@ -43,22 +43,15 @@ type churn struct {
 
 // churnFor changes the messages of n Echoes, one after the other, for some time.
 func (s *server) churnFor(ctx context.Context, n int, howLong time.Duration) (c churn, err error) {
-	namespace, echoes, err := s.newEchoes(ctx, n)
-	if err != nil {
-		return c, err
-	}
 	port, err := controlplane.FreePort()
 	if err != nil {
 		return c, err
 	}
-	operator, err := s.start(namespace, "--metrics-bind-address=127.0.0.1:"+port)
+	namespace, echoes, operator, err := s.startOn(ctx, n, "--metrics-bind-address=127.0.0.1:"+port)
 	if err != nil {
 		return c, err
 	}
 	defer func() { err = errors.Join(err, operator.Terminate(), s.clear(ctx, namespace)) }()
-	if err := s.awaitAll(ctx, namespace, operator, isObserved); err != nil {
-		return c, err
-	}
 	scraper, err := s.newScraper(ctx, port)
 	if err != nil {
 		return c, err

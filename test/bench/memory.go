@@ -34,10 +34,6 @@ type memory struct {
 // memoryAt starts the operator on a namespace with n Echoes that it has to write for, and
 // measures it. Without Echoes it shows what the program itself takes.
 func (s *server) memoryAt(ctx context.Context, n int) (m memory, err error) {
-	namespace, _, err := s.newEchoes(ctx, n)
-	if err != nil {
-		return m, err
-	}
 	port, err := controlplane.FreePort()
 	if err != nil {
 		return m, err
@@ -46,14 +42,11 @@ func (s *server) memoryAt(ctx context.Context, n int) (m memory, err error) {
 	if err != nil {
 		return m, err
 	}
-	operator, err := s.start(namespace, "--pprof-bind-address=127.0.0.1:"+port)
+	namespace, _, operator, err := s.startOn(ctx, n, "--pprof-bind-address=127.0.0.1:"+port)
 	if err != nil {
 		return m, err
 	}
 	defer func() { err = errors.Join(err, operator.Terminate(), s.clear(ctx, namespace)) }()
-	if err := s.awaitAll(ctx, namespace, operator, isObserved); err != nil {
-		return m, err
-	}
 	if err := pause(ctx, settling); err != nil {
 		return m, err
 	}

@@ -42,12 +42,16 @@ func (s *server) requests(ctx context.Context, n int, quiet time.Duration, is fu
 		{scaled, func() error {
 			return s.edit(ctx, echoes, func(spec *echov1.EchoSpec) { spec.Replicas = replicas + 1 })
 		}},
-		{restarted, func() (err error) {
+		{restarted, func() error {
 			if err := operator.Terminate(); err != nil {
 				return err
 			}
-			operator, err = s.start(namespace)
-			return err
+			next, err := s.start(namespace)
+			if err != nil {
+				return err
+			}
+			operator = next
+			return nil
 		}},
 		{quietly, func() error { return pause(ctx, quiet) }},
 		{wentAway, func() error {

@@ -27,19 +27,12 @@ type restarts struct {
 
 // restartTimes restarts the operator on n converged Echoes, and creates one more at that moment.
 func (s *server) restartTimes(ctx context.Context, n, turns int) (r restarts, err error) {
-	namespace, _, err := s.newEchoes(ctx, n)
-	if err != nil {
-		return r, err
-	}
-	operator, err := s.start(namespace)
+	namespace, _, operator, err := s.startOn(ctx, n)
 	if err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, operator.Terminate(), s.clear(ctx, namespace)) }()
 	for turn := range turns {
-		if err := s.awaitAll(ctx, namespace, operator, isObserved); err != nil {
-			return r, err
-		}
 		if err := pause(ctx, settling); err != nil {
 			return r, err
 		}
@@ -51,9 +44,11 @@ func (s *server) restartTimes(ctx context.Context, n, turns int) (r restarts, er
 			return r, err
 		}
 		begin := time.Now()
-		if operator, err = s.start(namespace); err != nil {
+		next, err := s.start(namespace)
+		if err != nil {
 			return r, err
 		}
+		operator = next
 		if err := awaitWorkers(ctx, operator); err != nil {
 			return r, err
 		}

@@ -145,6 +145,20 @@ func (s *server) newEchoes(ctx context.Context, n int) (namespace string, echoes
 	return namespace, echoes, err
 }
 
+// startOn starts the operator on n new Echoes, and waits until they have converged.
+func (s *server) startOn(ctx context.Context, n int, args ...string) (namespace string, echoes []*echov1.Echo, operator *controlplane.Operator, err error) {
+	if namespace, echoes, err = s.newEchoes(ctx, n); err != nil {
+		return namespace, echoes, nil, err
+	}
+	if operator, err = s.start(namespace, args...); err != nil {
+		return namespace, echoes, nil, err
+	}
+	if err = s.awaitAll(ctx, namespace, operator, isObserved); err != nil {
+		return namespace, echoes, nil, errors.Join(err, operator.Terminate())
+	}
+	return namespace, echoes, operator, nil
+}
+
 // edit changes all of them.
 func (s *server) edit(ctx context.Context, echoes []*echov1.Echo, change func(*echov1.EchoSpec)) error {
 	return each(ctx, len(echoes), writers, func(ctx context.Context, i int) error {
