@@ -15,7 +15,7 @@ var typical = func() *appsv1.Deployment {
 }()
 
 // Share saves memory where many Deployments are kept: parts that are the same in nearly every
-// one, or twice in this one, are kept once. What it returns must not be changed in place.
+// one, or twice in this one, are kept once. It must not be changed in place afterwards.
 func Share(deployment *appsv1.Deployment) {
 	spec := &deployment.Spec
 	share(&spec.Template.Labels, deployment.Labels)

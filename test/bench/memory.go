@@ -59,11 +59,10 @@ func (s *server) memoryAt(ctx context.Context, n int) (m memory, err error) {
 		return m, err
 	}
 	before, err := memStats(ctx, port)
+	m.Heap = before["HeapAlloc"]
 	if err != nil || n == 0 {
-		m.Heap = before["HeapAlloc"]
 		return m, err
 	}
-	m.Heap = before["HeapAlloc"]
 	if err := s.touch(ctx, namespace, n); err != nil {
 		return m, err
 	}
