@@ -22,6 +22,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
@@ -76,7 +78,7 @@ func (s *server) churnFor(ctx context.Context, n int, howLong time.Duration) (c 
 func (s *server) change(ctx context.Context, namespace string, echoes []*echov1.Echo, howLong time.Duration) ([]time.Duration, error) {
 	ctx, stop := context.WithTimeout(ctx, howLong+timeout)
 	defer stop()
-	watch, err := s.plane.Client.Watch(ctx, &echov1.EchoList{}, client.InNamespace(namespace))
+	watch, err := s.watch(ctx, namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -84,13 +86,13 @@ func (s *server) change(ctx context.Context, namespace string, echoes []*echov1.
 	go log.follow(watch)
 	defer watch.Stop()
 
-	group, ctx := errgroup.WithContext(ctx)
+	group, changing := errgroup.WithContext(ctx)
 	tick := time.NewTicker(time.Second / changesASecond)
 	defer tick.Stop()
 	for i := range int(howLong.Seconds() * changesASecond) {
 		select {
-		case <-ctx.Done():
-			return nil, errors.Join(group.Wait(), ctx.Err())
+		case <-changing.Done():
+			return nil, errors.Join(group.Wait(), changing.Err())
 		case <-tick.C:
 		}
 		group.Go(func() error {
@@ -98,7 +100,7 @@ func (s *server) change(ctx context.Context, namespace string, echoes []*echov1.
 			echo.ResourceVersion = ""
 			begin := time.Now()
 			patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"message":"change %d"}}`, i))
-			if err := s.plane.Client.Patch(ctx, echo, patch); err != nil {
+			if err := s.plane.Client.Patch(changing, echo, patch); err != nil {
 				return err
 			}
 			log.changed(echo, begin)
@@ -109,6 +111,19 @@ func (s *server) change(ctx context.Context, namespace string, echoes []*echov1.
 		return nil, err
 	}
 	return log.wait(ctx)
+}
+
+// watch watches the Echoes of a namespace, anew where a loaded API server ends the watch.
+func (s *server) watch(ctx context.Context, namespace string) (watch.Interface, error) {
+	var echoes echov1.EchoList
+	if err := s.plane.Client.List(ctx, &echoes, client.InNamespace(namespace)); err != nil {
+		return nil, err
+	}
+	return watchtools.NewRetryWatcherWithContext(ctx, echoes.ResourceVersion, &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return s.plane.Client.Watch(ctx, &echov1.EchoList{}, client.InNamespace(namespace), &client.ListOptions{Raw: &options})
+		},
+	})
 }
 
 // changeLog notes when Echoes were changed, and when their statuses spoke of it.

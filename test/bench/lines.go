@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -41,28 +42,20 @@ func (o options) withoutControllers(ctx context.Context, r *report) (err error) 
 func (o options) pairs(ctx context.Context, s *server, r *report, best int) error {
 	perEcho := map[int]float64{}
 	for _, n := range o.sizes() {
-		var ours, ceiling struct{ create, edit []time.Duration }
-		for turn := range o.runs {
-			c, err := s.ceilingTimes(ctx, n, best)
-			if err != nil {
-				return fmt.Errorf("the plain client: %w", err)
-			}
-			t, err := s.operatorTimes(ctx, n, 0)
-			if err != nil {
-				return fmt.Errorf("the operator: %w", err)
-			}
-			progress("  %d Echoes, turn %d of %d: create %.2f, edit %.2f of the plain client's time", n, turn+1, o.runs,
-				t.create.Seconds()/c.create.Seconds(), t.edit.Seconds()/c.edit.Seconds())
-			ours.create, ours.edit = append(ours.create, t.create), append(ours.edit, t.edit)
-			ceiling.create, ceiling.edit = append(ceiling.create, c.create), append(ceiling.edit, c.edit)
-		}
 		target := new(1.10)
 		if n <= 100 {
 			target = nil // Too short to be fair.
 		}
-		create := compared(fmt.Sprintf("converge %d Echoes", n), ours.create, ceiling.create, target)
-		edit := compared(fmt.Sprintf("edit the message of %d Echoes", n), ours.edit, ceiling.edit, target)
-		r.Lines = append(r.Lines, create, edit)
+		edited := n == 1000 || !o.full()
+		ours, ceiling, err := o.turns(ctx, s, n, o.runs, best, 0, edited)
+		if err != nil {
+			return err
+		}
+		create := compared(fmt.Sprintf("converge %d Echoes", n), creations(ours), creations(ceiling), target)
+		r.Lines = append(r.Lines, create)
+		if edited {
+			r.Lines = append(r.Lines, compared(fmt.Sprintf("edit the message of %d Echoes", n), edits(ours), edits(ceiling), target))
+		}
 		r.Growth = append(r.Growth, point{X: float64(n), Ours: 1000 * create.Ours / float64(n), Ceiling: 1000 * create.Ceiling / float64(n)})
 		perEcho[n] = create.Ours / float64(n)
 	}
@@ -72,25 +65,53 @@ func (o options) pairs(ctx context.Context, s *server, r *report, best int) erro
 	return nil
 }
 
+// turns has both sides write for n Echoes, one after the other: which begins, changes with each
+// turn.
+func (o options) turns(ctx context.Context, s *server, n, runs, best, workers int, edited bool) (ours, ceiling []times, err error) {
+	for turn := range runs {
+		var c, t times
+		sides := []func() error{
+			func() (err error) { c, err = s.ceilingTimes(ctx, n, best, edited); return err },
+			func() (err error) { t, err = s.operatorTimes(ctx, n, workers, edited); return err },
+		}
+		if turn%2 == 1 {
+			slices.Reverse(sides)
+		}
+		for _, side := range sides {
+			if err := side(); err != nil {
+				return nil, nil, fmt.Errorf("%d Echoes, turn %d: %w", n, turn+1, err)
+			}
+		}
+		progress("  %d Echoes, turn %d of %d: %.2f of the plain client's time", n, turn+1, runs, t.create.Seconds()/c.create.Seconds())
+		ours, ceiling = append(ours, t), append(ceiling, c)
+	}
+	return ours, ceiling, nil
+}
+
+func creations(all []times) (durations []time.Duration) {
+	for _, t := range all {
+		durations = append(durations, t.create)
+	}
+	return durations
+}
+
+func edits(all []times) (durations []time.Duration) {
+	for _, t := range all {
+		durations = append(durations, t.edit)
+	}
+	return durations
+}
+
 // workers measures what the number of passes at a time brings.
 func (o options) workers(ctx context.Context, s *server, r *report, best int) error {
-	const n = 1000
 	for _, workers := range []int{1, 2, 4, 8, 16, 32, 64} {
-		var ours, ceiling []time.Duration
-		for range min(o.runs, 3) {
-			c, err := s.ceilingTimes(ctx, n, best)
-			if err != nil {
-				return err
-			}
-			t, err := s.operatorTimes(ctx, n, workers)
-			if err != nil {
-				return err
-			}
-			ours, ceiling = append(ours, t.create), append(ceiling, c.create)
+		progress("%d workers ...", workers)
+		ours, ceiling, err := o.turns(ctx, s, 500, min(o.runs, 3), best, workers, false)
+		if err != nil {
+			return err
 		}
-		l := compared("", ours, ceiling, nil)
-		progress("  %d workers: %.2f of the plain client's time", workers, l.Judged)
-		r.Workers = append(r.Workers, point{X: float64(workers), Ours: l.Judged, Ceiling: 1})
+		ratio := compared("", creations(ours), creations(ceiling), nil).Judged
+		r.Workers = append(r.Workers, point{X: float64(workers), Ours: ratio, Ceiling: 1})
 	}
 	return nil
 }

@@ -101,19 +101,15 @@ func run(ctx context.Context, args []string) error {
 	}
 	r := &report{Machine: fmt.Sprintf("%d cores, %s/%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH),
 		Date: time.Now().UTC().Format(time.DateOnly), Runs: o.runs}
-	if err := errors.Join(o.withoutControllers(ctx, r), o.withControllers(ctx, r)); err != nil {
-		return err
-	}
-	r.print(os.Stdout)
+	err = errors.Join(o.withoutControllers(ctx, r), o.withControllers(ctx, r))
+	r.print(os.Stdout) // What was measured before an error, too.
 	if o.curves != "" {
-		if err := r.draw(o.curves); err != nil {
-			return err
-		}
+		err = errors.Join(err, r.draw(o.curves))
 	}
-	if o.report == "" {
-		return nil
+	if o.report != "" {
+		err = errors.Join(err, r.save(o.report))
 	}
-	return r.save(o.report)
+	return err
 }
 
 // sizes are the numbers of Echoes that are measured.

@@ -10,12 +10,12 @@ import (
 	"github.com/kkloud-io/echo-operator/test/controlplane"
 )
 
-// times are how long one side took to write for new Echoes, and for edited ones.
+// times are how long one side took to write for new Echoes, and for edited ones, if they were.
 type times struct{ create, edit time.Duration }
 
 // operatorTimes has the operator write for n Echoes, and for edits of all of them. It is
 // started when they are there: what it takes to start is a line of its own.
-func (s *server) operatorTimes(ctx context.Context, n, workers int) (t times, err error) {
+func (s *server) operatorTimes(ctx context.Context, n, workers int, edited bool) (t times, err error) {
 	namespace, echoes, err := s.newEchoes(ctx, n)
 	if err != nil {
 		return t, err
@@ -26,6 +26,9 @@ func (s *server) operatorTimes(ctx context.Context, n, workers int) (t times, er
 	}
 	if t.create, err = s.converge(ctx, namespace, args...); err != nil {
 		return t, err
+	}
+	if !edited {
+		return t, s.clear(ctx, namespace)
 	}
 	if err := s.edit(ctx, echoes, editMessage); err != nil {
 		return t, err
@@ -56,7 +59,7 @@ func (s *server) converge(ctx context.Context, namespace string, args ...string)
 }
 
 // ceilingTimes has the plain client write the same.
-func (s *server) ceilingTimes(ctx context.Context, n, workers int) (t times, err error) {
+func (s *server) ceilingTimes(ctx context.Context, n, workers int, edited bool) (t times, err error) {
 	namespace, echoes, err := s.newEchoes(ctx, n)
 	if err != nil {
 		return t, err
@@ -71,6 +74,9 @@ func (s *server) ceilingTimes(ctx context.Context, n, workers int) (t times, err
 	}
 	if t.create, err = s.wall(mark, ceilingUser); err != nil {
 		return t, err
+	}
+	if !edited {
+		return t, s.clear(ctx, namespace)
 	}
 	if err := s.edit(ctx, echoes, editMessage); err != nil {
 		return t, err
@@ -123,7 +129,7 @@ func isWrite(event controlplane.AuditEvent) bool {
 func (s *server) bestConcurrency(ctx context.Context, n int) (best int, err error) {
 	var least time.Duration
 	for _, workers := range []int{4, 8, 16, 32, 64} {
-		t, err := s.ceilingTimes(ctx, n, workers)
+		t, err := s.ceilingTimes(ctx, n, workers, false)
 		if err != nil {
 			return 0, err
 		}

@@ -170,29 +170,45 @@ func (s *server) edit(ctx context.Context, echoes []*echov1.Echo, change func(*e
 	})
 }
 
-// awaitAll waits until every Echo of the namespace is as it has to be.
+// awaitAll waits until every Echo of the namespace is as it has to be. It looks at one Echo at a
+// time, the last of those that are not: to list thousands would load the API server that is
+// measured.
 func (s *server) awaitAll(ctx context.Context, namespace string, operator *controlplane.Operator, is func(*echov1.Echo) bool) error {
-	var last string
-	err := wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
+	last, err := s.lastThatIsNot(ctx, namespace, is)
+	for err == nil && last != nil {
+		if err = s.await(ctx, last, operator, is); err != nil {
+			return fmt.Errorf("wait for Echo %s: %w", last.Name, err)
+		}
+		last, err = s.lastThatIsNot(ctx, namespace, is)
+	}
+	return err
+}
+
+// lastThatIsNot finds the last Echo of the namespace that is not as it has to be, or none.
+func (s *server) lastThatIsNot(ctx context.Context, namespace string, is func(*echov1.Echo) bool) (*echov1.Echo, error) {
+	var echoes echov1.EchoList
+	if err := s.plane.Client.List(ctx, &echoes, client.InNamespace(namespace)); err != nil {
+		return nil, err
+	}
+	for _, echo := range slices.Backward(echoes.Items) {
+		if !is(&echo) {
+			return &echo, nil
+		}
+	}
+	return nil, nil
+}
+
+// await waits until the Echo is as it has to be, or the operator has failed.
+func (s *server) await(ctx context.Context, echo *echov1.Echo, operator *controlplane.Operator, is func(*echov1.Echo) bool) error {
+	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
 		if operator != nil {
 			if err := operator.Failed(); err != nil {
 				return false, err
 			}
 		}
-		var echoes echov1.EchoList
-		if err := s.plane.Client.List(ctx, &echoes, client.InNamespace(namespace)); err != nil {
-			return false, err
-		}
-		i := slices.IndexFunc(echoes.Items, func(echo echov1.Echo) bool { return !is(&echo) })
-		if i >= 0 {
-			last = echoes.Items[i].Name
-		}
-		return i < 0, nil
+		err := s.plane.Client.Get(ctx, client.ObjectKeyFromObject(echo), echo)
+		return err == nil && is(echo), err
 	})
-	if err != nil {
-		return fmt.Errorf("wait for Echo %s: %w", last, err)
-	}
-	return nil
 }
 
 // isObserved tells whether the status speaks of the newest spec.
