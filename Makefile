@@ -129,12 +129,11 @@ integration: bin/kube-apiserver bin/etcd ## Test the controller on a real API se
 covered = go tool cover -func=$(1) | awk '/^total:/ {sub("%","",$$3); printf "coverage %s %% (at least $(2) %%)\n", $$3; exit $$3 < $(2)}'
 
 # SEED=… replays one schedule; PART=… and SCENARIO=… choose among the others.
-RUNS ?= 2000
 # Compiled as the operator is, which then is compiled once.
 CHAOS = CGO_ENABLED=0 go run -trimpath ./test/chaos
 .PHONY: chaos chaos-short chaos-mutants
 chaos: build bin/kube-apiserver bin/etcd ## Try to break the operator by faults of every kind; an hour.
-	$(CHAOS) -report bin/chaos.json $(if $(SEED),-part schedules -runs 1 -seed $(SEED),-runs $(RUNS) -part "$(PART)" -scenario "$(SCENARIO)")
+	$(CHAOS) -report bin/chaos.json $(if $(SEED),-part schedules -runs 1 -seed $(SEED),-runs $(or $(RUNS),2000) -part "$(PART)" -scenario "$(SCENARIO)")
 # Every day has another sample of the planted bugs; MUTANTS=0 takes them all.
 MUTANTS ?= $(shell date +%Y%m%d)
 chaos-short: build bin/kube-apiserver bin/etcd ## Try it for some minutes, and see that planted bugs are caught.
