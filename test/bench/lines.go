@@ -17,25 +17,20 @@ func (o options) withoutControllers(ctx context.Context, r *report) (err error) 
 		return err
 	}
 	defer func() { err = errors.Join(err, s.stop(context.WithoutCancel(ctx))) }()
-	progress("How many writers at a time is the plain client quickest with?")
-	best, err := s.bestConcurrency(ctx, min(500, o.largest()))
-	if err != nil {
-		return err
-	}
-	if err := o.pairs(ctx, s, r, best); err != nil {
-		return err
-	}
-	if o.full() {
-		if err := o.workers(ctx, s, r, best); err != nil {
-			return err
-		}
-	}
 	for _, measure := range []func(context.Context, *server, *report) error{o.writes, o.restart, o.churn, o.memory} {
 		if err := measure(ctx, s, r); err != nil {
 			return err
 		}
 	}
-	return nil
+	progress("How many writers at a time is the plain client quickest with?")
+	best, err := s.bestConcurrency(ctx, min(500, o.largest()))
+	if err != nil {
+		return err
+	}
+	if err := o.pairs(ctx, s, r, best); err != nil || !o.full() {
+		return err
+	}
+	return o.workers(ctx, s, r, best)
 }
 
 // pairs measures both sides in turns, for each size.
@@ -51,13 +46,13 @@ func (o options) pairs(ctx context.Context, s *server, r *report, best int) erro
 		if err != nil {
 			return err
 		}
-		create := compared(fmt.Sprintf("converge %d Echoes", n), creations(ours), creations(ceiling), target)
-		r.Lines = append(r.Lines, create)
+		converged := compared(fmt.Sprintf("converge %d Echoes", n), pick(ours, create), pick(ceiling, create), target)
+		r.Lines = append(r.Lines, converged, compared("  processor time for that, of API server, etcd and writer", pick(ours, createCPU), pick(ceiling, createCPU), nil))
 		if edited {
-			r.Lines = append(r.Lines, compared(fmt.Sprintf("edit the message of %d Echoes", n), edits(ours), edits(ceiling), target))
+			r.Lines = append(r.Lines, compared(fmt.Sprintf("edit the message of %d Echoes", n), pick(ours, edit), pick(ceiling, edit), target))
 		}
-		r.Growth = append(r.Growth, point{X: float64(n), Ours: 1000 * create.Ours / float64(n), Ceiling: 1000 * create.Ceiling / float64(n)})
-		perEcho[n] = create.Ours / float64(n)
+		r.Growth = append(r.Growth, point{X: float64(n), Ours: 1000 * converged.Ours / float64(n), Ceiling: 1000 * converged.Ceiling / float64(n)})
+		perEcho[n] = converged.Ours / float64(n)
 	}
 	if perEcho[500] > 0 && perEcho[5000] > 0 {
 		r.Lines = append(r.Lines, single("time for an Echo at 5,000, of that at 500", "", new(1.2), perEcho[5000]/perEcho[500]))
@@ -88,16 +83,13 @@ func (o options) turns(ctx context.Context, s *server, n, runs, best, workers in
 	return ours, ceiling, nil
 }
 
-func creations(all []times) (durations []time.Duration) {
-	for _, t := range all {
-		durations = append(durations, t.create)
-	}
-	return durations
-}
+func create(t times) time.Duration    { return t.create }
+func edit(t times) time.Duration      { return t.edit }
+func createCPU(t times) time.Duration { return t.createCPU }
 
-func edits(all []times) (durations []time.Duration) {
+func pick(all []times, which func(times) time.Duration) (durations []time.Duration) {
 	for _, t := range all {
-		durations = append(durations, t.edit)
+		durations = append(durations, which(t))
 	}
 	return durations
 }
@@ -110,7 +102,7 @@ func (o options) workers(ctx context.Context, s *server, r *report, best int) er
 		if err != nil {
 			return err
 		}
-		ratio := compared("", creations(ours), creations(ceiling), nil).Judged
+		ratio := compared("", pick(ours, create), pick(ceiling, create), nil).Judged
 		r.Workers = append(r.Workers, point{X: float64(workers), Ours: ratio, Ceiling: 1})
 	}
 	return nil

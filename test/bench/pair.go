@@ -11,7 +11,7 @@ import (
 )
 
 // times are how long one side took to write for new Echoes, and for edited ones, if they were.
-type times struct{ create, edit time.Duration }
+type times struct{ create, edit, createCPU time.Duration }
 
 // operatorTimes has the operator write for n Echoes, and for edits of all of them. It is
 // started when they are there: what it takes to start is a line of its own.
@@ -24,7 +24,7 @@ func (s *server) operatorTimes(ctx context.Context, n, workers int, edited bool)
 	if workers > 0 {
 		args = append(args, fmt.Sprint("--max-concurrent-reconciles=", workers))
 	}
-	if t.create, err = s.converge(ctx, namespace, args...); err != nil {
+	if t.create, t.createCPU, err = s.converge(ctx, namespace, args...); err != nil {
 		return t, err
 	}
 	if !edited {
@@ -33,7 +33,7 @@ func (s *server) operatorTimes(ctx context.Context, n, workers int, edited bool)
 	if err := s.edit(ctx, echoes, editMessage); err != nil {
 		return t, err
 	}
-	if t.edit, err = s.converge(ctx, namespace, args...); err != nil {
+	if t.edit, _, err = s.converge(ctx, namespace, args...); err != nil {
 		return t, err
 	}
 	return t, s.clear(ctx, namespace)
@@ -42,20 +42,30 @@ func (s *server) operatorTimes(ctx context.Context, n, workers int, edited bool)
 func editMessage(spec *echov1.EchoSpec) { spec.Message = "edited" }
 
 // converge runs the operator until every Echo of the namespace is observed, and returns the
-// time from its first write to its last.
-func (s *server) converge(ctx context.Context, namespace string, args ...string) (time.Duration, error) {
+// time from its first write to its last, and the processor time of all after its start.
+func (s *server) converge(ctx context.Context, namespace string, args ...string) (wall, cpu time.Duration, err error) {
 	mark, err := s.audit.Mark()
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	operator, err := s.start(namespace, args...)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	if err := errors.Join(s.awaitAll(ctx, namespace, operator, isObserved), operator.Terminate()); err != nil {
-		return 0, err
+	if err := awaitWorkers(ctx, operator); err != nil {
+		return 0, 0, errors.Join(err, operator.Terminate())
 	}
-	return s.wall(mark, operatorUser)
+	before, err := cpuTime()
+	if err != nil {
+		return 0, 0, errors.Join(err, operator.Terminate())
+	}
+	err = s.awaitAll(ctx, namespace, operator, isObserved)
+	after, errAfter := cpuTime()
+	if err := errors.Join(err, errAfter, operator.Terminate()); err != nil {
+		return 0, 0, err
+	}
+	wall, err = s.wall(mark, operatorUser)
+	return wall, after - before, err
 }
 
 // ceilingTimes has the plain client write the same.
@@ -68,10 +78,19 @@ func (s *server) ceilingTimes(ctx context.Context, n, workers int, edited bool) 
 	if err != nil {
 		return t, err
 	}
+	before, err := cpuTime()
+	if err != nil {
+		return t, err
+	}
 	all, err := s.createAll(ctx, echoes, workers)
 	if err != nil {
 		return t, err
 	}
+	after, err := cpuTime()
+	if err != nil {
+		return t, err
+	}
+	t.createCPU = after - before
 	if t.create, err = s.wall(mark, ceilingUser); err != nil {
 		return t, err
 	}

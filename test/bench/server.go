@@ -200,7 +200,7 @@ func (s *server) lastThatIsNot(ctx context.Context, namespace string, is func(*e
 
 // await waits until the Echo is as it has to be, or the operator has failed.
 func (s *server) await(ctx context.Context, echo *echov1.Echo, operator *controlplane.Operator, is func(*echov1.Echo) bool) error {
-	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
+	return wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
 		if operator != nil {
 			if err := operator.Failed(); err != nil {
 				return false, err

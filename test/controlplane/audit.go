@@ -3,7 +3,9 @@ package controlplane
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"time"
 )
@@ -29,10 +31,18 @@ type AuditEvent struct {
 	Annotations map[string]string
 }
 
+// longestLine is more than any line of the log has, in bytes.
+const longestLine = 1 << 20
+
 // Mark returns the present end of the log.
 func (l AuditLog) Mark() (int64, error) {
-	log, err := l.written(0)
-	return int64(len(log)), err
+	file, err := os.Stat(string(l))
+	if err != nil {
+		return 0, err
+	}
+	start := max(0, file.Size()-longestLine)
+	log, err := l.written(start)
+	return start + int64(len(log)), err
 }
 
 // Since returns what a user asked for since the mark.
@@ -57,11 +67,17 @@ func (l AuditLog) Since(mark int64, user string) (events []AuditEvent, err error
 	return events, nil
 }
 
-// written returns the log from the mark to its last line that is complete.
-func (l AuditLog) written(mark int64) ([]byte, error) {
-	log, err := os.ReadFile(string(l))
+// written returns the log from the mark to its last line that is complete. It may be long, so
+// that what comes before the mark is not read.
+func (l AuditLog) written(mark int64) (log []byte, err error) {
+	file, err := os.Open(string(l))
 	if err != nil {
 		return nil, err
 	}
-	return log[mark : bytes.LastIndexByte(log, '\n')+1], nil
+	defer func() { err = errors.Join(err, file.Close()) }()
+	if _, err := file.Seek(mark, io.SeekStart); err != nil {
+		return nil, err
+	}
+	log, err = io.ReadAll(file)
+	return log[:bytes.LastIndexByte(log, '\n')+1], err
 }

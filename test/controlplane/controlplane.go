@@ -94,7 +94,8 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 		if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
 			return nil, err
 		}
-		server.Configure().Append("audit-policy-file", policy).Append("audit-log-path", string(o.AuditLog))
+		server.Configure().Append("audit-policy-file", policy).Append("audit-log-path", string(o.AuditLog)).
+			Append("audit-log-maxsize", "100000") // In MiB: nobody looks for a second file.
 	}
 	var err error
 	if c.Config, err = c.environment.Start(); err != nil {
