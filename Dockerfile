@@ -53,7 +53,10 @@ USER 65532:65532
 ENTRYPOINT ["/scorecard"]
 
 FROM source AS build-manager
-RUN ["/usr/local/go/bin/go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", "/src/manager", "./cmd"]
+ARG VERSION
+# Where there is no shell, only ENV knows variables.
+ENV GOFLAGS="'-ldflags=-s -w -X main.version=$VERSION'"
+RUN ["/usr/local/go/bin/go", "build", "-trimpath", "-buildvcs=false", "-o", "/src/manager", "./cmd"]
 
 FROM scratch AS manager
 ARG VERSION

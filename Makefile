@@ -48,7 +48,7 @@ demo: cluster $(INSTALLED:%=%-build) $(INSTALLED:%=%-push) ## From a bare machin
 
 .PHONY: test
 test: ## Everything that must pass, layer by layer.
-	@for layer in verify lint unit integration bench-gate chaos-short bundle-check cluster-test e2e $(if $(LOCAL_CLUSTER),e2e-olm-short cluster-down); do \
+	@for layer in verify lint unit integration bench-gate chaos-short bundle-check monitoring-check cluster-test e2e $(if $(LOCAL_CLUSTER),e2e-olm-short cluster-down); do \
 		printf '\n\033[1m== make %s\033[0m\n' $$layer; start=$$SECONDS; \
 		$(MAKE) --no-print-directory $$layer; \
 		echo "== make $$layer: passed in $$((SECONDS-start)) s"; \
@@ -73,8 +73,9 @@ generate: bin/controller-gen ## Generate the deep copy functions.
 	controller-gen object paths=./api/...
 
 .PHONY: docs
-docs: bin/crd-ref-docs ## Generate the API reference.
+docs: bin/crd-ref-docs ## Generate the references of the API and of the metrics.
 	crd-ref-docs --source-path api/v1 --config docs/crd-ref-docs.yaml --renderer markdown --output-path docs/api.md
+	go test ./internal/metrics -run Page -update
 
 .PHONY: version
 version: # Print the version, for scripts.
@@ -88,13 +89,14 @@ fmt: bin/golangci-lint ## Format the Go code.
 TEST_MODULES := bench cluster packaging
 
 .PHONY: lint
-lint: bin/golangci-lint ## Lint the Go code.
+lint: bin/golangci-lint bin/actionlint ## Lint the Go code and the workflows.
 	golangci-lint run ./...
 	for module in $(TEST_MODULES); do (cd test/$$module && golangci-lint run --config ../../.golangci.yml --disable gosec ./...); done
+	actionlint
 
 .PHONY: build
 build: ## Build the operator for this machine.
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false -o bin/manager ./cmd
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-X main.version=$(VERSION)" -o bin/manager ./cmd
 
 .PHONY: run
 run: install ## Run the operator on this machine against the current kubeconfig.
@@ -102,7 +104,7 @@ run: install ## Run the operator on this machine against the current kubeconfig.
 
 ##@ Tests
 
-PURE := ./api/... ./cmd/... ./internal/children/... ./internal/status/... ./test/releases ./test/chaos/proxy
+PURE := ./api/... ./cmd/... ./internal/children/... ./internal/metrics ./internal/status/... ./test/chaos/proxy ./test/docs ./test/releases
 
 .PHONY: unit
 unit: ## Test what needs no API server; the shapes and the status to at least 95 %.
@@ -171,7 +173,7 @@ e2e-olm: ## Test every upgrade edge in both OLMs, and all about the package; hal
 e2e-olm-short: export SKIP = scorecard
 e2e-olm-short: MODE = $(word $(shell echo $$(( $$(date +%s) / 86400 % 4 + 1 ))),OwnNamespace SingleNamespace MultiNamespace AllNamespaces)
 e2e-olm-short: ## Test what of it `make test` has time for: one walk in each OLM, an install mode, another one every day, and the gates.
-	@$(MAKE) --no-print-directory e2e-olm-v0 LABELS='walk || upgrade || $(MODE)'
+	@$(MAKE) --no-print-directory e2e-olm-v0 LABELS='walk || upgrade || monitoring || $(MODE)'
 	@$(MAKE) --no-print-directory e2e-olm-v1 LABELS='walk || !every-edge'
 	@$(MAKE) --no-print-directory reproducible
 
@@ -181,7 +183,7 @@ e2e-olm-v0: test-catalogs ## Test upgrades, install modes and a mirror by OLM v0
 	go test -timeout 40m -count=1 -v ./test/e2e/olmv0 -ginkgo.v -ginkgo.label-filter='$(LABELS)'
 e2e-olm-v1: cluster-olm-v1 test-catalogs ## Test installation, upgrades and removal by OLM v1.
 	CATALOG_IMG=$(PUBLISHED)-catalog:published go test -timeout 40m -count=1 -v ./test/e2e/olmv1 -ginkgo.v -ginkgo.label-filter='$(LABELS)'
-test-catalogs: local-only cluster images push caller releases # The catalogs that those tests install from.
+test-catalogs: local-only cluster images push caller prometheus releases # The catalogs that those tests install from.
 	CONTAINER_TOOL="$(CONTAINER_TOOL)" test/e2e/catalogs.sh
 
 .PHONY: caller
@@ -189,6 +191,18 @@ caller: cluster # The pod that calls Echoes while the tests do something to them
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -o bin/caller/caller ./test/e2e/caller
 	@$(build_data) -f test/e2e/caller/Dockerfile -t $(CALLER_IMG) bin/caller >/dev/null
 	$(call push,$(CALLER_IMG),data)
+
+.PHONY: prometheus
+prometheus: cluster bin/prometheus # The one that watches the operator in the tests, with the libraries that it needs.
+	@rm -rf bin/prometheus-image; mkdir -p bin/prometheus-image/bin; cp bin/prometheus bin/prometheus-image/bin
+	@cp -L --parents $$(ldd bin/prometheus | grep -o '/[^ ]*') bin/prometheus-image
+	@$(build_data) -f test/e2e/prometheus/Dockerfile -t $(PROMETHEUS_IMG) bin/prometheus-image >/dev/null
+	$(call push,$(PROMETHEUS_IMG),data)
+PROMETHEUS_IMG = $(shell awk '$$1 == "image:" {print $$2}' test/e2e/prometheus/prometheus.yaml)
+
+.PHONY: monitoring-check
+monitoring-check: bin/promtool ## Test when each alert fires and when not, that it has a runbook, and the dashboard.
+	go test -count=1 ./test/monitoring
 
 .PHONY: local-only
 local-only:
@@ -346,7 +360,8 @@ catalog-push: ## Push the catalog's image.
 # $(call push,<image>,<data or image>) pushes, with PUSH_FLAGS; for the local cluster into
 # its registry, which serves every image under its public name.
 ifdef LOCAL_CLUSTER
-push = @echo "Pushing $(1) ..."; $(call push_$(2),$(1),$$(cat bin/cluster/registry)/$(patsubst ghcr.io/%,%,$(1)),--tls-verify=false)
+path_of = $(patsubst quay.io/%,%,$(patsubst ghcr.io/%,%,$(1)))
+push = @echo "Pushing $(1) ..."; $(call push_$(2),$(1),$$(cat bin/cluster/registry)/$(call path_of,$(1)),--tls-verify=false)
 else
 push = $(call push_$(2),$(1),$(1),$(PUSH_FLAGS))
 endif
@@ -428,17 +443,8 @@ set = $(foreach v,$(2),-X $(1).$(v))
 # $(call pinned,<module file>,<module>) is the version that the module file requires.
 pinned = $(shell awk '{sub("^require ", "")} $$1 == "$(2)" && $$2 ~ "^v" {print $$2; exit}' tools/$(1).mod)
 
-bin/controller-gen: tools/controller-gen.mod tools/controller-gen.sum
-	$(call build,controller-gen,-ldflags "-s -w")
-
-bin/kustomize: tools/kustomize.mod tools/kustomize.sum
-	$(call build,kustomize,-ldflags "-s -w")
-
-bin/crd-ref-docs: tools/crd-ref-docs.mod tools/crd-ref-docs.sum
-	$(call build,crd-ref-docs,-ldflags "-s -w")
-
-bin/golangci-lint: tools/golangci-lint.mod tools/golangci-lint.sum
-	$(call build,golangci-lint,-ldflags "-s -w")
+bin/actionlint bin/controller-gen bin/crd-ref-docs bin/golangci-lint bin/grpc-health-probe bin/http-echo bin/kustomize: bin/%: tools/%.mod tools/%.sum
+	$(call build,$*,-ldflags "-s -w")
 
 bin/operator-sdk: tools/operator-sdk.mod tools/operator-sdk.sum
 	$(call build,operator-sdk,-tags containers_image_openpgp -ldflags "-s -w \
@@ -476,12 +482,6 @@ bin/catalogd bin/operator-controller &: tools/olm-v1.mod tools/olm-v1.sum
 bin/olm-v1-crds.yaml: bin/catalogd
 	cat $$(go list -modfile=tools/olm-v1.mod -m -f '{{.Dir}}' $(OLM_V1))/config/base/*/crd/bases/*.yaml >$@
 
-bin/grpc-health-probe: tools/grpc-health-probe.mod tools/grpc-health-probe.sum
-	$(call build,grpc-health-probe,-ldflags "-s -w")
-
-bin/http-echo: tools/http-echo.mod tools/http-echo.sum
-	$(call build,http-echo,-ldflags "-s -w")
-
 # The local cluster is a Go module of its own, so that none of it reaches the operator's.
 CLUSTER_SOURCES := $(shell find test/cluster -type f -not -name '*_test.go' -not -name '*.md' 2>/dev/null)
 bin/local-cluster: $(CLUSTER_SOURCES)
@@ -490,10 +490,13 @@ bin/coredns bin/pause: bin/%: $(CLUSTER_SOURCES)
 	$(call build_cluster,./images/$*)
 build_cluster = @echo "Building $(@F) ..."; cd test/cluster && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w" -o $(CURDIR)/$@ $(1)
 
-# Only the program of Debian's nginx: to install the package would start a web server here.
+# Only the programs of these Debian packages: to install them would start servers here.
 bin/nginx: | debian-packages
-	@echo "Unpacking nginx ..."; d=$$(mktemp -d); cd $$d; apt-get -o APT::Sandbox::User=root download -qq nginx; dpkg-deb -x nginx_*.deb .; \
-	install usr/sbin/nginx $(CURDIR)/$@; rm -rf $$d
+	$(call unpack,nginx,usr/sbin/nginx)
+bin/prometheus bin/promtool &: | debian-packages
+	$(call unpack,prometheus,usr/bin/prometheus usr/bin/promtool)
+unpack = @echo "Unpacking $(1) ..."; d=$$(mktemp -d); cd $$d; apt-get -o APT::Sandbox::User=root download -qq $(1); \
+	dpkg-deb -x $(1)_*.deb .; install $(2) $(BIN); rm -rf $$d
 
 comma := ,
 KUBERNETES_VERSION = $(call pinned,kubernetes,k8s.io/kubernetes)

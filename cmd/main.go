@@ -22,12 +22,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/controller"
+	"github.com/kkloud-io/echo-operator/internal/metrics"
 )
+
+// version is set by the linker.
+var version = "unknown"
 
 func main() {
 	if err := run(ctrl.SetupSignalHandler(), os.Args[1:], os.Getenv); err != nil {
@@ -69,9 +74,11 @@ func newManager(ctx context.Context, restConfig *rest.Config, s settings) (manag
 		Recorder:                mgr.GetEventRecorder("echo-operator"),
 		ServerImage:             s.serverImage,
 		MaxConcurrentReconciles: s.maxConcurrentReconciles,
+		Metrics:                 metrics.New(ctrlmetrics.Registry, version),
 	}).SetupWithManager(ctx, mgr); err != nil {
 		return nil, fmt.Errorf("set up the controller: %w", err)
 	}
+	ctrlmetrics.Registry.MustRegister(metrics.Echoes{Cache: mgr.GetCache()})
 	if s.operatorCondition != nil {
 		if err := (&controller.UpgradeableReconciler{Condition: *s.operatorCondition}).SetupWithManager(ctx, mgr); err != nil {
 			return nil, fmt.Errorf("set up the report to OLM: %w", err)

@@ -10,6 +10,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -132,6 +133,7 @@ func (r *EchoReconciler) apply(ctx context.Context, echo *echov1.Echo, c child) 
 		if !wanted {
 			return nil, nil
 		}
+		r.Metrics.InConflict(c.kind)
 		return nil, &foreignError{kind: c.kind, object: live}
 	case !live.GetDeletionTimestamp().IsZero():
 		return nil, nil // Its end is an event that brings the Echo back.
@@ -182,6 +184,9 @@ func (r *EchoReconciler) create(ctx context.Context, echo *echov1.Echo, c child,
 		return nil, err
 	}
 	log.FromContext(ctx).Info("Created "+c.kind, "child", key.Name)
+	if wasThere(echo, c) && !meta.IsStatusConditionTrue(echo.Status.Conditions, echov1.ConditionDegraded) {
+		r.Metrics.Corrected(c.kind)
+	}
 	return object, overruled(echo, c, object)
 }
 
@@ -201,6 +206,9 @@ func (r *EchoReconciler) update(ctx context.Context, echo *echov1.Echo, c child,
 		return live, err
 	}
 	log.FromContext(ctx).Info("Updated "+c.kind, "child", live.GetName())
+	if children.Generation(live) == echo.Generation {
+		r.Metrics.Corrected(c.kind)
+	}
 	return wanted, overruled(echo, c, wanted)
 }
 

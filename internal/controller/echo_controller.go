@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/metrics"
 	"github.com/kkloud-io/echo-operator/internal/status"
 )
 
@@ -69,6 +70,8 @@ type EchoReconciler struct {
 	ServerImage string
 	// MaxConcurrentReconciles is the number of Echoes that are reconciled at a time.
 	MaxConcurrentReconciles int
+	// Metrics count what it does.
+	Metrics *metrics.Metrics
 }
 
 // SetupWithManager registers the reconciler and what it watches.
@@ -119,7 +122,7 @@ func (r *EchoReconciler) Reconcile(ctx context.Context, echo *echov1.Echo) (ctrl
 	if observed.Pods, err = r.podsOf(ctx, echo); err != nil {
 		return retry(err)
 	}
-	next := withTransitionTimes(status.Of(echo, observed), echo.Status.Conditions)
+	next := withTransitionTimes(status.Of(echo, observed), echo)
 	if err := r.writeStatus(ctx, echo, next); err != nil {
 		return retry(err)
 	}
@@ -193,10 +196,14 @@ func retry(err error) (ctrl.Result, error) {
 	}
 }
 
-// withTransitionTimes completes the conditions with the times of their last change.
-func withTransitionTimes(next echov1.EchoStatus, before []metav1.Condition) echov1.EchoStatus {
-	conditions := slices.Clone(before)
+// withTransitionTimes completes the conditions with the times of their last change. An Echo
+// that is not ready at first has not been so since it was created.
+func withTransitionTimes(next echov1.EchoStatus, echo *echov1.Echo) echov1.EchoStatus {
+	conditions := slices.Clone(echo.Status.Conditions)
 	for _, condition := range next.Conditions {
+		if len(echo.Status.Conditions) == 0 && condition.Type == echov1.ConditionReady && condition.Status == metav1.ConditionFalse {
+			condition.LastTransitionTime = echo.CreationTimestamp
+		}
 		meta.SetStatusCondition(&conditions, condition)
 	}
 	next.Conditions = conditions
@@ -214,7 +221,17 @@ func (r *EchoReconciler) writeStatus(ctx context.Context, echo *echov1.Echo, nex
 		return err
 	}
 	r.announce(ctx, echo, updated)
+	if readyAtLast(echo, updated) {
+		r.Metrics.BecameReady(time.Since(echo.CreationTimestamp.Time))
+	}
 	return nil
+}
+
+// readyAtLast tells whether the Echo has become ready for the first time.
+func readyAtLast(before, after *echov1.Echo) bool {
+	was := meta.FindStatusCondition(before.Status.Conditions, echov1.ConditionReady)
+	return meta.IsStatusConditionTrue(after.Status.Conditions, echov1.ConditionReady) &&
+		(was == nil || was.Status == metav1.ConditionFalse && was.LastTransitionTime.Equal(&before.CreationTimestamp))
 }
 
 // announce tells of a change of the summary in an event and in the log. That a rollout began

@@ -14,6 +14,7 @@ import (
 	"github.com/onsi/gomega/gbytes"
 	"github.com/operator-framework/api/crds"
 	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
+	"github.com/prometheus/client_golang/prometheus"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,6 +29,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/metrics"
 	"github.com/kkloud-io/echo-operator/test/controlplane"
 )
 
@@ -49,6 +51,9 @@ var (
 
 	// logs is what the operators have logged.
 	logs = gbytes.NewBuffer()
+
+	// numbers are the metrics of the operator that was started last.
+	numbers *prometheus.Registry
 )
 
 func TestController(t *testing.T) {
@@ -101,6 +106,7 @@ func startOperator(namespaces ...string) (stop func()) {
 // startOperatorUnderOLM runs the operator as OLM does, with an OperatorCondition.
 func startOperatorUnderOLM(condition client.ObjectKey, namespaces ...string) (stop func()) {
 	clientOptions := ClientOptions(namespaces)
+	numbers = prometheus.NewRegistry()
 	mgr, err := ctrl.NewManager(operator, ctrl.Options{
 		Scheme:         scheme,
 		Cache:          CacheOptions(namespaces),
@@ -118,7 +124,9 @@ func startOperatorUnderOLM(condition client.ObjectKey, namespaces ...string) (st
 		ServerImage: serverImage,
 		// One worker, so that an Echo that blocks would be noticed by the others.
 		MaxConcurrentReconciles: 1,
+		Metrics:                 metrics.New(numbers, "test"),
 	}).SetupWithManager(ctx, mgr)).To(Succeed())
+	numbers.MustRegister(metrics.Echoes{Cache: mgr.GetCache()})
 	if condition.Name != "" {
 		Expect((&UpgradeableReconciler{Condition: condition}).SetupWithManager(ctx, mgr)).To(Succeed())
 	}

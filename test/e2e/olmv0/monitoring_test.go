@@ -1,0 +1,260 @@
+package olmv0
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	. "github.com/kkloud-io/echo-operator/test/e2e/internal/cluster"
+	"github.com/kkloud-io/echo-operator/test/monitoring"
+)
+
+const monitoringNamespace = "monitoring-e2e"
+
+// minute is what a minute of the alerts lasts here: all of them stay in proportion, and a
+// replica that is replaced is still away for less than the five that an alert waits.
+const minute = 4 * time.Second
+
+var _ = Describe("A Prometheus that watches the operator", Label("monitoring"), Ordered, func() {
+	const load = "load-e2e"
+
+	BeforeAll(func() {
+		_, tree, _, _ := newest()
+		serveCatalog(image + "fixed")
+		subscribe("test", tree)
+		startPrometheus()
+		awaitSucceeded(tree)
+		Eventually(query).WithArguments(`up{job="echo-operator-metrics"}`).Should(ConsistOf(HaveField("Value", 1.0)))
+		NewNamespace(load)
+	})
+
+	AfterAll(func() {
+		if GinkgoT().Failed() {
+			return
+		}
+		AddReportEntry("\n| when | alerts that fired |\n|---|---|\n" + strings.Join(alertTable, "\n"))
+	})
+
+	It("raises no alert while it is installed, has something to do, is restarted and upgraded", func() {
+		for i := range 10 {
+			Apply(load, fmt.Sprintf(`{"apiVersion": "kkloud.io/v1", "kind": "Echo", "metadata": {"name": "e%d"}, "spec": {"message": "hello"}}`, i))
+		}
+		Kubectl("-n", load, "wait", "--for=condition=Ready", "echoes", "--all", "--timeout=120s")
+		Kubectl("-n", load, "scale", "deployment/echo-e0", "--replicas=3")
+		Eventually(query).WithArguments(`sum(echo_operator_drift_corrections_total)`).Should(ConsistOf(HaveField("Value", BeNumerically(">=", 1))))
+		fired("installed, and ten Echoes")
+
+		Kubectl("-n", operatorNamespace, "delete", "pod", "-l", "control-plane=controller-manager")
+		Kubectl("-n", operatorNamespace, "rollout", "status", operator, "--timeout=60s")
+		Consistently(firing, 7*minute).Should(BeEmpty())
+		fired("restarted")
+
+		_, _, _, last := newest()
+		approve(last)
+		awaitSucceeded(last)
+		Consistently(firing, 7*minute).Should(BeEmpty())
+		fired("upgraded")
+		Expect(alertTable).To(HaveEach(HaveSuffix("| none |")))
+	})
+
+	It("tells of an object that is in an Echo's way, until it is gone", func() {
+		Kubectl("-n", load, "create", "service", "clusterip", "echo-conflict", "--tcp=80")
+		Apply(load, `{"apiVersion": "kkloud.io/v1", "kind": "Echo", "metadata": {"name": "conflict"}, "spec": {"message": "hello"}}`)
+		Eventually(firing).Should(ConsistOf("EchoConflict"))
+		fired("an object in the way")
+		Kubectl("-n", load, "delete", "service", "echo-conflict")
+		Kubectl("-n", load, "wait", "--for=condition=Ready", "echo/conflict", "--timeout=90s")
+		Eventually(firing).Should(BeEmpty())
+	})
+
+	It("has every metric that an alert or the dashboard asks for", func() {
+		names, err := monitoring.Names(root)
+		Expect(err).NotTo(HaveOccurred())
+		var known struct{ Data []string }
+		Expect(json.Unmarshal([]byte(ask("label/__name__/values", nil)), &known)).To(Succeed())
+		Expect(known.Data).To(ContainElements(names))
+	})
+
+	It("tells that the operator may no longer write, until it may", func() {
+		stopOLM()
+		role, rules := roleThatWrites()
+		setRules(role, slices.DeleteFunc(slices.Clone(rules), func(rule rbacv1.PolicyRule) bool {
+			return slices.Contains(rule.Resources, "deployments") || slices.Contains(rule.Resources, "echoes/status")
+		}))
+		for i := range 10 {
+			Kubectl("-n", load, "patch", "echo", fmt.Sprint("e", i), "--type=merge", "-p", `{"spec":{"message":"changed"}}`)
+		}
+		Eventually(firing).Should(ContainElement("EchoOperatorReconcileErrors"))
+		fired("its rights taken away")
+		setRules(role, rules)
+		Kubectl("-n", load, "wait", "--for=condition=Ready", "echoes", "--all", "--timeout=120s")
+		Eventually(firing).Should(BeEmpty())
+	})
+
+	It("tells that the operator is gone", func() {
+		stopOLM()
+		Kubectl("-n", operatorNamespace, "scale", operator, "--replicas=0")
+		Eventually(firing).Should(ConsistOf("EchoOperatorAbsent"))
+		fired("stopped")
+		Kubectl("-n", operatorNamespace, "scale", operator, "--replicas=1")
+		Eventually(firing).Should(BeEmpty())
+	})
+
+	It("has a dashboard, of which a picture can be taken", func() {
+		picture := os.Getenv("DASHBOARD")
+		if picture == "" {
+			Skip("no picture is wanted: DASHBOARD=<file>")
+		}
+		output, err := exec.Command("go", "-C", root+"/test/bench", "run", "./dashboard", "-out", picture,
+			"-prometheus", prometheusAPI, "-since", time.Since(startedPrometheus).String()).CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), string(output))
+	})
+})
+
+// stopOLM stops OLM until the spec ends: it would undo what the spec does to the operator.
+func stopOLM() {
+	GinkgoHelper()
+	Kubectl("-n", "olm", "scale", "deployment/olm-operator", "--replicas=0")
+	DeferCleanup(func() {
+		Kubectl("-n", "olm", "scale", "deployment/olm-operator", "--replicas=1")
+		Kubectl("-n", "olm", "rollout", "status", "deployment/olm-operator", "--timeout=60s")
+	})
+	Kubectl("-n", "olm", "wait", "--for=delete", "pod", "-l", "app=olm-operator", "--timeout=60s")
+}
+
+// roleThatWrites returns the ClusterRole by which OLM lets the operator write children.
+func roleThatWrites() (name string, rules []rbacv1.PolicyRule) {
+	GinkgoHelper()
+	var roles rbacv1.ClusterRoleList
+	output := Kubectl("get", "clusterroles", "-l", "olm.owner.namespace="+operatorNamespace, "-o", "json")
+	Expect(json.Unmarshal([]byte(output), &roles)).To(Succeed())
+	for _, role := range roles.Items {
+		for _, rule := range role.Rules {
+			if slices.Contains(rule.Resources, "deployments") {
+				return role.Name, role.Rules
+			}
+		}
+	}
+	Fail("no ClusterRole lets the operator write Deployments")
+	return "", nil
+}
+
+func setRules(role string, rules []rbacv1.PolicyRule) {
+	GinkgoHelper()
+	patch, err := json.Marshal(map[string]any{"rules": rules})
+	Expect(err).NotTo(HaveOccurred())
+	Kubectl("patch", "clusterrole", role, "--type=merge", "-p", string(patch))
+}
+
+// prometheusAPI is where the API server leads to Prometheus'.
+const prometheusAPI = "/api/v1/namespaces/" + monitoringNamespace + "/services/prometheus:9090/proxy/api/v1"
+
+var startedPrometheus time.Time
+
+// startPrometheus runs one with the alerts and the scrape configuration of config/prometheus,
+// only that its minutes are shorter.
+func startPrometheus() {
+	GinkgoHelper()
+	rules, err := monitoring.RuleFile(root)
+	Expect(err).NotTo(HaveOccurred())
+	scrape, err := monitoring.ScrapeConfig(root)
+	Expect(err).NotTo(HaveOccurred())
+	config := "global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}\nrule_files: [/etc/prometheus/rules.yaml]\n" + string(scrape)
+	configMap, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "prometheus"},
+		"data": map[string]string{"prometheus.yaml": config, "rules.yaml": hastened(string(rules))}})
+	Expect(err).NotTo(HaveOccurred())
+
+	NewNamespace(monitoringNamespace)
+	Kubectl("label", "namespace", monitoringNamespace, "metrics=enabled")
+	DeferCleanup(func() { Kubectl("delete", "clusterrolebinding", "monitoring-e2e", "--ignore-not-found") })
+	Apply(monitoringNamespace, string(configMap))
+	Kubectl("apply", "-f", root+"/test/e2e/prometheus/prometheus.yaml")
+	Kubectl("-n", monitoringNamespace, "rollout", "status", "deployment/prometheus", "--timeout=60s")
+	startedPrometheus = time.Now()
+}
+
+var minutes = regexp.MustCompile(`\b(\d+)m\b`)
+
+// hastened shortens the minutes of rules.
+func hastened(rules string) string {
+	rules = minutes.ReplaceAllStringFunc(rules, func(match string) string {
+		n, err := strconv.Atoi(strings.TrimSuffix(match, "m"))
+		Expect(err).NotTo(HaveOccurred())
+		return strconv.Itoa(int((time.Duration(n) * minute).Seconds())) + "s"
+	})
+	return strings.ReplaceAll(rules, "* 60", fmt.Sprint("* ", minute.Seconds()))
+}
+
+// sample is one value of an answer, with its labels.
+type sample struct {
+	Labels map[string]string
+	Value  float64
+}
+
+// query asks Prometheus for what is true now.
+func query(expression string) []sample {
+	GinkgoHelper()
+	var answer struct {
+		Data struct {
+			Result []struct {
+				Metric map[string]string
+				Value  [2]any
+			}
+		}
+	}
+	Expect(json.Unmarshal([]byte(ask("query", url.Values{"query": {expression}})), &answer)).To(Succeed())
+	var samples []sample
+	for _, result := range answer.Data.Result {
+		value, err := strconv.ParseFloat(result.Value[1].(string), 64)
+		Expect(err).NotTo(HaveOccurred())
+		samples = append(samples, sample{Labels: result.Metric, Value: value})
+	}
+	return samples
+}
+
+// ask returns what Prometheus' API answers.
+func ask(path string, parameters url.Values) string {
+	GinkgoHelper()
+	return Kubectl("get", "--raw", prometheusAPI+"/"+path+"?"+parameters.Encode())
+}
+
+// firing returns the alerts that fire.
+func firing() (alerts []string) {
+	GinkgoHelper()
+	for _, s := range query(`ALERTS{alertstate="firing"}`) {
+		alerts = append(alerts, s.Labels["alertname"])
+	}
+	return alerts
+}
+
+// alertTable is which alerts fired during what.
+var alertTable []string
+
+// lastLook is when it was last asked which alerts had fired.
+var lastLook = time.Now()
+
+// fired notes which alerts have fired since the last call.
+func fired(when string) {
+	GinkgoHelper()
+	names := "none"
+	window := int(time.Since(lastLook).Seconds()) + 1
+	for i, s := range query(fmt.Sprintf(`count by (alertname) (count_over_time(ALERTS{alertstate="firing"}[%ds]))`, window)) {
+		if i == 0 {
+			names = ""
+		}
+		names += s.Labels["alertname"] + " "
+	}
+	lastLook = time.Now()
+	alertTable = append(alertTable, fmt.Sprintf("| %s | %s |", when, strings.TrimSpace(names)))
+}

@@ -1,0 +1,190 @@
+// Package monitoring reads what config/prometheus declares.
+package monitoring
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+
+	"sigs.k8s.io/yaml"
+)
+
+// The files, relative to the root of the repository.
+const (
+	alertsFile         = "config/prometheus/alerts.yaml"
+	dashboardFile      = "config/prometheus/dashboard.json"
+	serviceMonitorFile = "config/prometheus/service_monitor.yaml"
+)
+
+// Rule is one alert.
+type Rule struct {
+	Alert       string            `json:"alert"`
+	Expr        string            `json:"expr"`
+	For         string            `json:"for,omitempty"`
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+// Panel is one panel of the dashboard.
+type Panel struct {
+	ID          int      `json:"id"`
+	Type        string   `json:"type"`
+	Title       string   `json:"title"`
+	Description string   `json:"description"`
+	GridPos     GridPos  `json:"gridPos"`
+	Targets     []Target `json:"targets"`
+}
+
+// GridPos is where a panel is, on a grid 24 wide.
+type GridPos struct {
+	X int `json:"x"`
+	Y int `json:"y"`
+	W int `json:"w"`
+	H int `json:"h"`
+}
+
+// Target is one query of a panel.
+type Target struct {
+	Expr         string `json:"expr"`
+	LegendFormat string `json:"legendFormat"`
+}
+
+// RuleFile returns the alerts as a Prometheus reads them that knows nothing of Kubernetes.
+func RuleFile(root string) ([]byte, error) {
+	var object struct {
+		Spec json.RawMessage `json:"spec"`
+	}
+	if err := read(root, alertsFile, &object); err != nil {
+		return nil, err
+	}
+	return yaml.JSONToYAML(object.Spec)
+}
+
+// Alerts returns the alerts of every group.
+func Alerts(root string) ([]Rule, error) {
+	var object struct {
+		Spec struct {
+			Groups []struct {
+				Rules []Rule `json:"rules"`
+			} `json:"groups"`
+		} `json:"spec"`
+	}
+	if err := read(root, alertsFile, &object); err != nil {
+		return nil, err
+	}
+	var rules []Rule
+	for _, group := range object.Spec.Groups {
+		rules = append(rules, group.Rules...)
+	}
+	return rules, nil
+}
+
+// Dashboard returns the panels of the dashboard, the rows among them.
+func Dashboard(root string) ([]Panel, error) {
+	var board struct {
+		Panels []Panel `json:"panels"`
+	}
+	err := read(root, dashboardFile, &board)
+	return board.Panels, err
+}
+
+// ScrapeConfig returns what the Prometheus operator makes of the ServiceMonitor: the scrape
+// configuration of a Prometheus.
+func ScrapeConfig(root string) ([]byte, error) {
+	var monitor struct {
+		Metadata struct {
+			Namespace string `json:"namespace"`
+		} `json:"metadata"`
+		Spec struct {
+			Selector struct {
+				MatchLabels map[string]string `json:"matchLabels"`
+			} `json:"selector"`
+			Endpoints []struct {
+				Port            string `json:"port"`
+				Path            string `json:"path"`
+				Scheme          string `json:"scheme"`
+				BearerTokenFile string `json:"bearerTokenFile"`
+				TLSConfig       struct {
+					InsecureSkipVerify bool `json:"insecureSkipVerify"`
+				} `json:"tlsConfig"`
+			} `json:"endpoints"`
+		} `json:"spec"`
+	}
+	if err := read(root, serviceMonitorFile, &monitor); err != nil {
+		return nil, err
+	}
+	if n := len(monitor.Spec.Endpoints); n != 1 {
+		return nil, fmt.Errorf("%s has %d endpoints, 1 is expected", serviceMonitorFile, n)
+	}
+	endpoint := monitor.Spec.Endpoints[0]
+	type object = map[string]any
+	var relabel []object
+	for label, value := range monitor.Spec.Selector.MatchLabels {
+		source := "__meta_kubernetes_service_label_" + regexp.MustCompile(`\W`).ReplaceAllString(label, "_")
+		relabel = append(relabel, object{"action": "keep", "source_labels": []string{source}, "regex": value})
+	}
+	relabel = append(relabel, object{"action": "keep", "source_labels": []string{"__meta_kubernetes_endpoint_port_name"}, "regex": endpoint.Port})
+	for label, source := range map[string]string{
+		"namespace": "__meta_kubernetes_namespace", "service": "__meta_kubernetes_service_name", "job": "__meta_kubernetes_service_name",
+		"pod": "__meta_kubernetes_pod_name", "container": "__meta_kubernetes_pod_container_name",
+	} {
+		relabel = append(relabel, object{"source_labels": []string{source}, "target_label": label})
+	}
+	relabel = append(relabel, object{"target_label": "endpoint", "replacement": endpoint.Port})
+	return yaml.Marshal(object{"scrape_configs": []object{{
+		"job_name":      "echo-operator",
+		"scheme":        endpoint.Scheme,
+		"metrics_path":  endpoint.Path,
+		"authorization": object{"credentials_file": endpoint.BearerTokenFile},
+		"tls_config":    object{"insecure_skip_verify": endpoint.TLSConfig.InsecureSkipVerify},
+		"kubernetes_sd_configs": []object{{
+			"role": "endpoints", "namespaces": object{"names": []string{monitor.Metadata.Namespace}},
+		}},
+		"relabel_configs": relabel,
+	}}})
+}
+
+func read(root, file string, into any) error {
+	text, err := os.ReadFile(filepath.Join(root, file)) // #nosec G304 -- a file of this repository
+	if err != nil {
+		return err
+	}
+	if err := yaml.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return nil
+}
+
+// All that the operator tells has one of these prefixes; others, as that of up, are Prometheus' own.
+var metric = regexp.MustCompile(`\b(echo_operator|controller_runtime|workqueue|rest_client|leader_election|process|go)_\w+`)
+
+// Metrics returns the names of the operator's metrics that a query mentions.
+func Metrics(expr string) []string {
+	return metric.FindAllString(expr, -1)
+}
+
+// Names returns every metric that an alert or the dashboard mentions.
+func Names(root string) ([]string, error) {
+	alerts, err := Alerts(root)
+	if err != nil {
+		return nil, err
+	}
+	panels, err := Dashboard(root)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, alert := range alerts {
+		names = append(names, Metrics(alert.Expr)...)
+	}
+	for _, panel := range panels {
+		for _, target := range panel.Targets {
+			names = append(names, Metrics(target.Expr)...)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
