@@ -48,7 +48,7 @@ demo: cluster $(INSTALLED:%=%-build) $(INSTALLED:%=%-push) ## From a bare machin
 
 .PHONY: test
 test: ## Everything that must pass, layer by layer.
-	@for layer in verify lint unit integration bench-gate chaos-short bundle-check monitoring-check cluster-test e2e $(if $(LOCAL_CLUSTER),e2e-olm-short cluster-down); do \
+	@for layer in verify lint unit integration bench-gate chaos-short bundle-check manifests-check monitoring-check cluster-test e2e $(if $(LOCAL_CLUSTER),e2e-olm-short cluster-down); do \
 		printf '\n\033[1m== make %s\033[0m\n' $$layer; start=$$SECONDS; \
 		$(MAKE) --no-print-directory $$layer; \
 		echo "== make $$layer: passed in $$((SECONDS-start)) s"; \
@@ -170,12 +170,19 @@ e2e-olm: ## Test every upgrade edge in both OLMs, and all about the package; hal
 		$(MAKE) --no-print-directory $$part; \
 	done # One after the other: multiarch-check builds the images anew, for every platform.
 	@COLD=1 $(MAKE) --no-print-directory reproducible
+DAY := $(shell echo $$(( $$(date +%s) / 86400 )))
+# $(call daily,<words>) is another one of them every day.
+daily = $(word $(shell echo $$(( $(DAY) % $(words $(1)) + 1 ))),$(1))
+MODE = $(call daily,OwnNamespace SingleNamespace MultiNamespace AllNamespaces)
 e2e-olm-short: export SKIP = scorecard
-e2e-olm-short: MODE = $(word $(shell echo $$(( $$(date +%s) / 86400 % 4 + 1 ))),OwnNamespace SingleNamespace MultiNamespace AllNamespaces)
-e2e-olm-short: ## Test what of it `make test` has time for: one walk in each OLM, an install mode, another one every day, and the gates.
-	@$(MAKE) --no-print-directory e2e-olm-v0 LABELS='walk || upgrade || monitoring || $(MODE)'
-	@$(MAKE) --no-print-directory e2e-olm-v1 LABELS='walk || !every-edge'
+e2e-olm-short: $(call daily,upgrades-that-wait walks) ## Test what of it `make test` has time for, every day something else of it, and the gates.
 	@$(MAKE) --no-print-directory reproducible
+.PHONY: upgrades-that-wait walks
+upgrades-that-wait:
+	@$(MAKE) --no-print-directory e2e-olm-v0 LABELS='monitoring || upgrade'
+walks:
+	@$(MAKE) --no-print-directory e2e-olm-v0 LABELS='monitoring || walk || $(MODE)'
+	@$(MAKE) --no-print-directory e2e-olm-v1 LABELS='walk || !every-edge'
 
 LABELS ?=
 .PHONY: e2e-olm-v0 e2e-olm-v1 test-catalogs
@@ -199,6 +206,10 @@ prometheus: cluster bin/prometheus # The one that watches the operator in the te
 	@$(build_data) -f test/e2e/prometheus/Dockerfile -t $(PROMETHEUS_IMG) bin/prometheus-image >/dev/null
 	$(call push,$(PROMETHEUS_IMG),data)
 PROMETHEUS_IMG = $(shell awk '$$1 == "image:" {print $$2}' test/e2e/prometheus/prometheus.yaml)
+
+.PHONY: manifests-check
+manifests-check: bin/kustomize bin/kube-score bin/kubesec ## Check the operator's manifests, and those of Echoes, by the rules of linters.
+	go test -count=1 ./test/manifests
 
 .PHONY: monitoring-check
 monitoring-check: bin/promtool ## Test when each alert fires and when not, that it has a runbook, and the dashboard.
@@ -443,7 +454,8 @@ set = $(foreach v,$(2),-X $(1).$(v))
 # $(call pinned,<module file>,<module>) is the version that the module file requires.
 pinned = $(shell awk '{sub("^require ", "")} $$1 == "$(2)" && $$2 ~ "^v" {print $$2; exit}' tools/$(1).mod)
 
-bin/actionlint bin/controller-gen bin/crd-ref-docs bin/golangci-lint bin/grpc-health-probe bin/http-echo bin/kustomize: bin/%: tools/%.mod tools/%.sum
+SIMPLE_TOOLS := actionlint controller-gen crd-ref-docs golangci-lint grpc-health-probe http-echo kube-score kubesec kustomize syft
+$(SIMPLE_TOOLS:%=bin/%): bin/%: tools/%.mod tools/%.sum
 	$(call build,$*,-ldflags "-s -w")
 
 bin/operator-sdk: tools/operator-sdk.mod tools/operator-sdk.sum

@@ -11,6 +11,9 @@ import (
 
 const prefix = "echo_operator_"
 
+// kinds are those of the children.
+var kinds = []string{"Service", "Deployment", "PodDisruptionBudget"}
+
 // Metrics are those that the operator counts itself.
 type Metrics struct {
 	timeToReady prometheus.Histogram
@@ -41,6 +44,11 @@ func New(registry prometheus.Registerer, version string) *Metrics {
 		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()},
 	})
 	build.Set(1)
+	for _, counter := range []*prometheus.CounterVec{m.corrections, m.conflicts} {
+		for _, kind := range kinds {
+			counter.WithLabelValues(kind) // From 0, so that the first one is seen as an increase.
+		}
+	}
 	registry.MustRegister(m.timeToReady, m.corrections, m.conflicts, build)
 	return m
 }

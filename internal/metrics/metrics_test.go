@@ -135,6 +135,17 @@ func TestCardinality(t *testing.T) {
 	}
 }
 
+// TestCountersBegin: a counter that is not there before its first count has no increase then.
+func TestCountersBegin(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	New(registry, "1.2.3")
+	for _, name := range []string{"echo_operator_drift_corrections_total", "echo_operator_conflicts_total"} {
+		if n, err := testutil.GatherAndCount(registry, name); n != len(kinds) || err != nil {
+			t.Errorf("%s has %d series, want one for each kind of child; %v", name, n, err)
+		}
+	}
+}
+
 // TestUnreadable: what cannot be read is left out, and the rest is told.
 func TestUnreadable(t *testing.T) {
 	registry := prometheus.NewRegistry()

@@ -95,3 +95,11 @@ func browse(what, url string) string {
 	Expect(err).NotTo(HaveOccurred())
 	return string(output)
 }
+
+func tutorial() {
+	It("command by command", func() {
+		output, err := exec.Command("go", "test", "-count=1", "-v", "-tags=tutorial", "-run=TestTutorial$", "../docs").CombinedOutput()
+		GinkgoWriter.Write(output) //nolint:errcheck // It goes to a buffer.
+		Expect(err).NotTo(HaveOccurred(), string(output))
+	})
+}

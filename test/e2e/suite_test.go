@@ -53,6 +53,7 @@ var _ = Describe("Installed by OLM, the operator", Ordered, ContinueOnFailure, f
 	Describe("answers messages", messages)
 	Describe("leaves foreign objects alone", foreignObjects)
 	Describe("runs the samples", samples)
+	Describe("does what the tutorial shows", tutorial)
 	Describe("comes in a package", scorecard)
 	Describe("runs under a standard", podSecurity)
 	Describe("serves metrics", metrics)

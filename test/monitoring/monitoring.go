@@ -91,59 +91,51 @@ func Dashboard(root string) ([]Panel, error) {
 	return board.Panels, err
 }
 
-// ScrapeConfig returns what the Prometheus operator makes of the ServiceMonitor: the scrape
-// configuration of a Prometheus.
-func ScrapeConfig(root string) ([]byte, error) {
-	var monitor struct {
-		Metadata struct {
-			Namespace string `json:"namespace"`
-		} `json:"metadata"`
-		Spec struct {
-			Selector struct {
-				MatchLabels map[string]string `json:"matchLabels"`
-			} `json:"selector"`
-			Endpoints []struct {
-				Port            string `json:"port"`
-				Path            string `json:"path"`
-				Scheme          string `json:"scheme"`
-				BearerTokenFile string `json:"bearerTokenFile"`
-				TLSConfig       struct {
-					InsecureSkipVerify bool `json:"insecureSkipVerify"`
-				} `json:"tlsConfig"`
-			} `json:"endpoints"`
-		} `json:"spec"`
+// ServiceMonitor is what says how the operator is scraped.
+type ServiceMonitor struct {
+	Metadata struct {
+		Namespace string `json:"namespace"`
+	} `json:"metadata"`
+	Spec struct {
+		Selector struct {
+			MatchLabels map[string]string `json:"matchLabels"`
+		} `json:"selector"`
+		Endpoints []Endpoint `json:"endpoints"`
+	} `json:"spec"`
+}
+
+// Endpoint is a port of a Service that is scraped.
+type Endpoint struct {
+	Port            string `json:"port"`
+	Path            string `json:"path"`
+	Scheme          string `json:"scheme"`
+	BearerTokenFile string `json:"bearerTokenFile"`
+	TLSConfig       struct {
+		InsecureSkipVerify bool `json:"insecureSkipVerify"`
+	} `json:"tlsConfig"`
+}
+
+// Monitor returns the ServiceMonitor.
+func Monitor(root string) (monitor ServiceMonitor, err error) {
+	err = read(root, serviceMonitorFile, &monitor)
+	if n := len(monitor.Spec.Endpoints); err == nil && n != 1 {
+		return monitor, fmt.Errorf("%s has %d endpoints, 1 is expected", serviceMonitorFile, n)
 	}
-	if err := read(root, serviceMonitorFile, &monitor); err != nil {
-		return nil, err
-	}
-	if n := len(monitor.Spec.Endpoints); n != 1 {
-		return nil, fmt.Errorf("%s has %d endpoints, 1 is expected", serviceMonitorFile, n)
-	}
-	endpoint := monitor.Spec.Endpoints[0]
+	return monitor, err
+}
+
+// ScrapeConfig returns the scrape configuration of a Prometheus that does what the ServiceMonitor
+// says with one target, but for finding it. The labels are those that the target's series get.
+func (m ServiceMonitor) ScrapeConfig(job, target string, labels map[string]string) ([]byte, error) {
 	type object = map[string]any
-	var relabel []object
-	for label, value := range monitor.Spec.Selector.MatchLabels {
-		source := "__meta_kubernetes_service_label_" + regexp.MustCompile(`\W`).ReplaceAllString(label, "_")
-		relabel = append(relabel, object{"action": "keep", "source_labels": []string{source}, "regex": value})
-	}
-	relabel = append(relabel, object{"action": "keep", "source_labels": []string{"__meta_kubernetes_endpoint_port_name"}, "regex": endpoint.Port})
-	for label, source := range map[string]string{
-		"namespace": "__meta_kubernetes_namespace", "service": "__meta_kubernetes_service_name", "job": "__meta_kubernetes_service_name",
-		"pod": "__meta_kubernetes_pod_name", "container": "__meta_kubernetes_pod_container_name",
-	} {
-		relabel = append(relabel, object{"source_labels": []string{source}, "target_label": label})
-	}
-	relabel = append(relabel, object{"target_label": "endpoint", "replacement": endpoint.Port})
+	endpoint := m.Spec.Endpoints[0]
 	return yaml.Marshal(object{"scrape_configs": []object{{
-		"job_name":      "echo-operator",
-		"scheme":        endpoint.Scheme,
-		"metrics_path":  endpoint.Path,
-		"authorization": object{"credentials_file": endpoint.BearerTokenFile},
-		"tls_config":    object{"insecure_skip_verify": endpoint.TLSConfig.InsecureSkipVerify},
-		"kubernetes_sd_configs": []object{{
-			"role": "endpoints", "namespaces": object{"names": []string{monitor.Metadata.Namespace}},
-		}},
-		"relabel_configs": relabel,
+		"job_name":       job,
+		"scheme":         endpoint.Scheme,
+		"metrics_path":   endpoint.Path,
+		"authorization":  object{"credentials_file": endpoint.BearerTokenFile},
+		"tls_config":     object{"insecure_skip_verify": endpoint.TLSConfig.InsecureSkipVerify},
+		"static_configs": []object{{"targets": []string{target}, "labels": labels}},
 	}}})
 }
 

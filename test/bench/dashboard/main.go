@@ -104,7 +104,8 @@ func (p prometheus) plot(panel monitoring.Panel) (*plot.Plot, error) {
 		drawn.HideAxes()
 		return drawn, nil
 	}
-	drawn.X.Tick.Marker = plot.TimeTicks{Format: "15:04"}
+	drawn.X.Tick.Marker = plot.TimeTicks{Format: "15:04:05"}
+	drawn.X.Tick.Label.Font.Size, drawn.Y.Tick.Label.Font.Size = 8, 8
 	drawn.Y.Min = 0
 	drawn.Legend.Top, drawn.Legend.Left = true, true
 	drawn.Legend.TextStyle.Font = font.From(drawn.Legend.TextStyle.Font, 8)

@@ -15,6 +15,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	. "github.com/kkloud-io/echo-operator/test/e2e/internal/cluster"
 	"github.com/kkloud-io/echo-operator/test/monitoring"
@@ -33,8 +34,8 @@ var _ = Describe("A Prometheus that watches the operator", Label("monitoring"), 
 		_, tree, _, _ := newest()
 		serveCatalog(image + "fixed")
 		subscribe("test", tree)
-		startPrometheus()
 		awaitSucceeded(tree)
+		startPrometheus()
 		Eventually(query).WithArguments(`up{job="echo-operator-metrics"}`).Should(ConsistOf(HaveField("Value", 1.0)))
 		NewNamespace(load)
 	})
@@ -75,7 +76,7 @@ var _ = Describe("A Prometheus that watches the operator", Label("monitoring"), 
 		fired("an object in the way")
 		Kubectl("-n", load, "delete", "service", "echo-conflict")
 		Kubectl("-n", load, "wait", "--for=condition=Ready", "echo/conflict", "--timeout=90s")
-		Eventually(firing).Should(BeEmpty())
+		awaitSilence()
 	})
 
 	It("has every metric that an alert or the dashboard asks for", func() {
@@ -99,7 +100,7 @@ var _ = Describe("A Prometheus that watches the operator", Label("monitoring"), 
 		fired("its rights taken away")
 		setRules(role, rules)
 		Kubectl("-n", load, "wait", "--for=condition=Ready", "echoes", "--all", "--timeout=120s")
-		Eventually(firing).Should(BeEmpty())
+		awaitSilence()
 	})
 
 	It("tells that the operator is gone", func() {
@@ -108,7 +109,7 @@ var _ = Describe("A Prometheus that watches the operator", Label("monitoring"), 
 		Eventually(firing).Should(ConsistOf("EchoOperatorAbsent"))
 		fired("stopped")
 		Kubectl("-n", operatorNamespace, "scale", operator, "--replicas=1")
-		Eventually(firing).Should(BeEmpty())
+		awaitSilence()
 	})
 
 	It("has a dashboard, of which a picture can be taken", func() {
@@ -168,8 +169,7 @@ func startPrometheus() {
 	GinkgoHelper()
 	rules, err := monitoring.RuleFile(root)
 	Expect(err).NotTo(HaveOccurred())
-	scrape, err := monitoring.ScrapeConfig(root)
-	Expect(err).NotTo(HaveOccurred())
+	scrape := scrapeConfig()
 	config := "global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}\nrule_files: [/etc/prometheus/rules.yaml]\n" + string(scrape)
 	configMap, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "prometheus"},
 		"data": map[string]string{"prometheus.yaml": config, "rules.yaml": hastened(string(rules))}})
@@ -182,6 +182,22 @@ func startPrometheus() {
 	Kubectl("apply", "-f", root+"/test/e2e/prometheus/prometheus.yaml")
 	Kubectl("-n", monitoringNamespace, "rollout", "status", "deployment/prometheus", "--timeout=60s")
 	startedPrometheus = time.Now()
+}
+
+// scrapeConfig makes what a Prometheus operator would make of the ServiceMonitor. This Prometheus
+// cannot look for pods in a cluster, Debian builds it so: it asks the Service.
+func scrapeConfig() []byte {
+	GinkgoHelper()
+	monitor, err := monitoring.Monitor(root)
+	Expect(err).NotTo(HaveOccurred())
+	namespace, endpoint := monitor.Metadata.Namespace, monitor.Spec.Endpoints[0]
+	service, port, found := strings.Cut(Kubectl("-n", namespace, "get", "services", "-l", labels.FormatLabels(monitor.Spec.Selector.MatchLabels),
+		"-o", `jsonpath={.items[*].metadata.name} {.items[*].spec.ports[?(@.name=="`+endpoint.Port+`")].port}`), " ")
+	Expect(found && port != "").To(BeTrue(), "the ServiceMonitor selects %q", service)
+	config, err := monitor.ScrapeConfig(service, service+"."+namespace+".svc:"+port,
+		map[string]string{"namespace": namespace, "service": service, "endpoint": endpoint.Port, "pod": service})
+	Expect(err).NotTo(HaveOccurred())
+	return config
 }
 
 var minutes = regexp.MustCompile(`\b(\d+)m\b`)
@@ -236,6 +252,13 @@ func firing() (alerts []string) {
 		alerts = append(alerts, s.Labels["alertname"])
 	}
 	return alerts
+}
+
+// awaitSilence waits until no alert fires.
+func awaitSilence() {
+	GinkgoHelper()
+	Eventually(firing).Should(BeEmpty())
+	lastLook = time.Now().Add(time.Second)
 }
 
 // alertTable is which alerts fired during what.
