@@ -160,7 +160,7 @@ bench-writes: bin/kube-apiserver bin/etcd ## Measure the two ways to write a chi
 	KUBEBUILDER_ASSETS=$(BIN) go -C test/bench test -run '^$$' -bench . -benchtime 300x -count 5 .
 
 .PHONY: e2e
-e2e: cluster debian-packages bin/operator-sdk images push caller ## Test the installed operator, end to end through OLM.
+e2e: cluster bin/operator-sdk images push caller ## Test the installed operator, end to end through OLM.
 	go test -timeout 30m -count=1 -v ./test/e2e -ginkgo.v
 
 # Upgrades are tested with the images of every release, on the local cluster only.
@@ -255,8 +255,8 @@ CHANNELS ?= candidate-v0,fast-v0,stable-v0
 DEFAULT_CHANNEL ?= stable-v0
 
 # The manifests name published images; this puts those of one's own in their place.
-with_images = sed -e '' $(if $(IMG:$(PUBLISHED):v$(VERSION)=),-e 's|$(PUBLISHED)[:@][^ ]*|$(IMG)|') \
-	$(if $(OWN_PLACE),-e 's|$(PUBLISHED)-http-echo[:@][^ ]*|$(HTTP_ECHO_IMG)|' -e 's|$(PUBLISHED)-scorecard[:@][^ ]*|$(SCORECARD_IMG)|')
+with_images = sed -e '' $(if $(IMG:$(PUBLISHED):v$(VERSION)=),-e 's|$(PUBLISHED)[:@][^ "]*|$(IMG)|') \
+	$(if $(OWN_PLACE),-e 's|$(PUBLISHED)-http-echo[:@][^ "]*|$(HTTP_ECHO_IMG)|' -e 's|$(PUBLISHED)-scorecard[:@][^ "]*|$(SCORECARD_IMG)|')
 OWN_PLACE := $(PUBLISHED:$(IMAGE_TAG_BASE)=)
 
 .PHONY: bundle
@@ -343,9 +343,10 @@ scorecard-push: ## Push the image of the scorecard's tests.
 # Bundle and catalog for a place of one's own are made from a copy that names it.
 .PHONY: package
 package:
-	@rm -rf bin/package; mkdir -p bin/package; cp -r bundle bundle.Dockerfile catalog/Dockerfile config/olm config/olm-v1 bin/package
+	@rm -rf bin/package; mkdir -p bin/package; cp -r bundle bundle.Dockerfile catalog/Dockerfile config/olm config/olm-v1 config/samples bin/package
 	@for file in $$(find bin/package -type f); do $(with_images) $$file | sed 's|$(PUBLISHED)|$(IMAGE_TAG_BASE)|g' >$$file.new; mv $$file.new $$file; done
 export OLM_MANIFESTS := $(if $(OWN_PLACE),bin/package/olm,config/olm)
+export SAMPLES := $(if $(OWN_PLACE),bin/package/samples,config/samples)
 export OLM_V1_MANIFESTS := $(if $(OWN_PLACE),bin/package/olm-v1,config/olm-v1)
 
 .PHONY: bundle-build bundle-push
@@ -381,7 +382,7 @@ endif
 
 .PHONY: pin
 pin: IMAGE_PLATFORMS = $(PLATFORMS)
-pin: http-echo-build docker-build scorecard-build ## Name this version's images by their digests, as a release has to.
+pin: bin/controller-gen bin/kustomize bin/operator-sdk http-echo-build docker-build scorecard-build ## Name this version's images by their digests, as a release has to.
 	$(call pin_image,$(HTTP_ECHO_IMG),$(PUBLISHED)-http-echo)
 	$(call pin_image,$(IMG),$(PUBLISHED))
 	$(call pin_image,$(SCORECARD_IMG),$(PUBLISHED)-scorecard)
@@ -395,6 +396,10 @@ define pin_image
 	config/samples/showcase.yaml config/scorecard/config.yaml
 @rm -r bin/digest bin/oci
 endef
+
+.PHONY: sbom
+sbom: build bin/http-echo bin/syft ## List the modules that the operator and http-echo are made of, as SPDX.
+	for program in manager http-echo; do SYFT_CHECK_FOR_APP_UPDATE=false syft scan -q file:bin/$$program -o spdx-json=bin/$$program.spdx.json; done
 
 .PHONY: catalog
 catalog: bin/opm ## Render the published catalog from its template and the released bundles.
@@ -454,9 +459,12 @@ set = $(foreach v,$(2),-X $(1).$(v))
 # $(call pinned,<module file>,<module>) is the version that the module file requires.
 pinned = $(shell awk '{sub("^require ", "")} $$1 == "$(2)" && $$2 ~ "^v" {print $$2; exit}' tools/$(1).mod)
 
-SIMPLE_TOOLS := actionlint controller-gen crd-ref-docs golangci-lint grpc-health-probe http-echo kube-score kubesec kustomize syft
+SIMPLE_TOOLS := actionlint controller-gen crd-ref-docs golangci-lint grpc-health-probe http-echo kube-score kubesec kustomize
 $(SIMPLE_TOOLS:%=bin/%): bin/%: tools/%.mod tools/%.sum
 	$(call build,$*,-ldflags "-s -w")
+
+bin/syft: tools/syft.mod tools/syft.sum
+	$(call build,syft,-ldflags "-s -w $(call set,main,version=$(SYFT_VERSION:v%=%))")
 
 bin/operator-sdk: tools/operator-sdk.mod tools/operator-sdk.sum
 	$(call build,operator-sdk,-tags containers_image_openpgp -ldflags "-s -w \
@@ -516,6 +524,7 @@ CONTAINERD_VERSION = $(call pinned,containerd,github.com/containerd/containerd/v
 SDK_VERSION = $(call pinned,operator-sdk,github.com/operator-framework/operator-sdk)
 OLM_V1 := github.com/operator-framework/operator-controller
 OLM_V1_VERSION = $(call pinned,olm-v1,$(OLM_V1))
+SYFT_VERSION = $(call pinned,syft,github.com/anchore/syft)
 OPM_VERSION = $(call pinned,opm,github.com/operator-framework/operator-registry)
 
 DEBIAN_PACKAGES := runc iptables iproute2 conntrack containernetworking-plugins buildah docker-registry busybox-static skopeo chromium

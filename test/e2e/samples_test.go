@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bufio"
+	"cmp"
 	"image/color"
 	"image/png"
 	"os"
@@ -18,7 +19,7 @@ func samples() {
 
 	BeforeAll(func() {
 		newNamespace(namespace)
-		kubectl("-n", namespace, "apply", "-k", "../../config/samples")
+		kubectl("-n", namespace, "apply", "-k", filepath.Join("..", "..", cmp.Or(os.Getenv("SAMPLES"), "config/samples")))
 	})
 
 	DescribeTable("which become ready and answer",
