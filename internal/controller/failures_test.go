@@ -9,6 +9,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -27,6 +28,7 @@ import (
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
+	"github.com/kkloud-io/echo-operator/internal/metrics"
 )
 
 var _ = Describe("What belongs to somebody else", func() {
@@ -314,7 +316,10 @@ var _ = Describe("A pass", func() {
 		}
 		recorder = events.NewFakeRecorder(10)
 		live := interceptor.NewClient(withWatch, functions)
-		reconciler := &EchoReconciler{Client: live, APIReader: withWatch, Recorder: recorder, ServerImage: serverImage}
+		reconciler := &EchoReconciler{
+			Client: live, APIReader: withWatch, Recorder: recorder, ServerImage: serverImage,
+			Metrics: metrics.New(prometheus.NewRegistry(), "test"),
+		}
 		Expect(admin.Get(ctx, client.ObjectKeyFromObject(echo), echo)).To(Succeed())
 		result, err := reconciler.Reconcile(ctx, echo)
 		return recorder, result.RequeueAfter > 0, err

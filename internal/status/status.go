@@ -29,7 +29,7 @@ type Observation struct {
 	Deployment *appsv1.Deployment
 	// HasService is true when the Echo's own Service is in place.
 	HasService bool
-	// Refused tells of the children that could not be put in place, gravest first.
+	// Refused tells of the children that could not be put in place.
 	Refused []Failure
 	// Pods of the Echo.
 	Pods []corev1.Pod
@@ -151,13 +151,18 @@ func gravest(observed Observation) *Failure {
 	return deadlineExceeded(observed.Deployment)
 }
 
-// joined keeps the first reason and every message, so that nothing is hidden.
+// joined keeps the gravest reason and every message, so that nothing is hidden.
 func joined(failures []Failure) *Failure {
+	all := Failure{Reason: failures[0].Reason}
 	messages := make([]string, len(failures))
 	for i, failure := range failures {
 		messages[i] = failure.Message
+		if failure.Reason == echov1.ReasonConflict {
+			all.Reason = failure.Reason
+		}
 	}
-	return &Failure{Reason: failures[0].Reason, Message: strings.Join(messages, "; ")}
+	all.Message = strings.Join(messages, "; ")
+	return &all
 }
 
 func podsRejected(deployment *appsv1.Deployment) *Failure {

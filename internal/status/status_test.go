@@ -111,7 +111,7 @@ func TestOf(t *testing.T) {
 			"-RollingOut -NotServing +RollingOut -AsExpected", "",
 		},
 		"two refusals": {
-			Observation{Deployment: deployment(2, 2, 2, 2), Refused: []Failure{{"Conflict", "one"}, {"Rejected", "two"}}}, "2/2",
+			Observation{Deployment: deployment(2, 2, 2, 2), Refused: []Failure{{"Rejected", "one"}, {"Conflict", "two"}}}, "2/2",
 			"-Conflict -NotServing +RollingOut +Conflict", "one; two",
 		},
 		"the quota refuses pods": {
