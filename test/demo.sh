@@ -45,6 +45,9 @@ installed() {
 	[ "$(kubectl -n $operator get csv "$csv" -o 'jsonpath={.status.phase}')" = Succeeded ]
 }
 
+proxy=/api/v1/namespaces/$namespace/services/echo-hello:80/proxy/
+answers() { [ "$(kubectl get --raw $proxy)" = "$1" ]; }
+
 gone() { [ -z "$(kubectl -n $namespace get deployments,services,pods -o name)" ]; }
 
 kubectl get crd subscriptions.operators.coreos.com >/dev/null 2>&1 || {
@@ -69,13 +72,15 @@ run kubectl -n $namespace get ec
 run kubectl -n $namespace get deploy echo-hello
 
 title '3. Its answer, fetched through the Service'
-run kubectl get --raw /api/v1/namespaces/$namespace/services/echo-hello:80/proxy/
+until_true 'The answer' answers 'xin chao operator'
+run kubectl get --raw $proxy
 
 title '4. The message changes'
 run kubectl -n $namespace patch echo hello --type=merge -p '{"spec":{"message":"hello again"}}'
 run kubectl -n $namespace rollout status deploy/echo-hello --timeout=120s
 run kubectl -n $namespace wait --for=condition=Ready echo/hello --timeout=120s
-run kubectl get --raw /api/v1/namespaces/$namespace/services/echo-hello:80/proxy/
+until_true 'The new answer' answers 'hello again'
+run kubectl get --raw $proxy
 
 title '5. It scales'
 run kubectl -n $namespace scale echo/hello --replicas=4
