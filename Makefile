@@ -18,6 +18,10 @@ export BUILDAH_ISOLATION ?= chroot
 
 # The same Go everywhere: an image's digest depends on it.
 export GOTOOLCHAIN ?= $(shell awk '$$1 == "toolchain" {print $$2}' go.mod)
+# And the same flags, so that every package is compiled once for programs, tests and linters.
+export CGO_ENABLED = 0
+BUILD_FLAGS := -trimpath -buildvcs=false
+export GOFLAGS := $(filter-out $(BUILD_FLAGS),$(GOFLAGS)) $(BUILD_FLAGS)
 
 BIN := $(CURDIR)/bin
 export PATH := $(BIN):$(PATH)
@@ -96,19 +100,21 @@ lint: bin/golangci-lint bin/actionlint ## Lint the Go code and the workflows.
 
 .PHONY: build
 build: ## Build the operator for this machine.
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-X main.version=$(VERSION)" -o bin/manager ./cmd
+	go build -ldflags "-X main.version=$(VERSION)" -o bin/manager ./cmd
 
 .PHONY: run
 run: install ## Run the operator on this machine against the current kubeconfig.
-	RELATED_IMAGE_HTTP_ECHO=$(HTTP_ECHO_IMG) go run -buildvcs=false ./cmd --zap-devel
+	RELATED_IMAGE_HTTP_ECHO=$(HTTP_ECHO_IMG) go run ./cmd --zap-devel
 
 ##@ Tests
 
+# The race detector is written in C.
+RACE := CGO_ENABLED=1 go test -race
 PURE := ./api/... ./cmd/... ./internal/children/... ./internal/metrics ./internal/status/... ./test/chaos/proxy ./test/docs ./test/releases
 
 .PHONY: unit
 unit: ## Test what needs no API server; the shapes and the status to at least 95 %.
-	go test -race $(PURE)
+	$(RACE) $(PURE)
 	@$(MAKE) --no-print-directory fuzz FUZZTIME=5s
 	@go test -coverprofile=bin/unit.cover ./internal/children/... ./internal/status/... >/dev/null
 	@$(call covered,bin/unit.cover,95)
@@ -124,15 +130,14 @@ fuzz: ## Fuzz the shapes and the status, each target for FUZZTIME.
 
 .PHONY: integration
 integration: bin/kube-apiserver bin/etcd ## Test the controller on a real API server; at least 85 %.
-	KUBEBUILDER_ASSETS=$(BIN) go test -race -timeout 15m -coverprofile=bin/integration.cover ./internal/controller/...
+	KUBEBUILDER_ASSETS=$(BIN) $(RACE) -timeout 15m -coverprofile=bin/integration.cover ./internal/controller/...
 	@$(call covered,bin/integration.cover,85)
 
 # $(call covered,<profile>,<per cent>) fails where a coverage profile has less than that.
 covered = go tool cover -func=$(1) | awk '/^total:/ {sub("%","",$$3); printf "coverage %s %% (at least $(2) %%)\n", $$3; exit $$3 < $(2)}'
 
 # SEED=… replays one schedule; PART=… and SCENARIO=… choose among the others.
-# Compiled as the operator is, which then is compiled once.
-CHAOS = CGO_ENABLED=0 go run -trimpath ./test/chaos
+CHAOS = go run ./test/chaos
 .PHONY: chaos chaos-short chaos-mutants
 chaos: build bin/kube-apiserver bin/etcd ## Try to break the operator by faults of every kind; an hour.
 	$(CHAOS) -report bin/chaos.json $(if $(SEED),-part schedules -runs 1 -seed $(SEED),-runs $(or $(RUNS),2000) -part "$(PART)" -scenario "$(SCENARIO)")
@@ -149,12 +154,12 @@ cluster-test: cluster-tools ## Test the local cluster: that it comes, goes, and 
 	cd test/cluster && go test ./... && go test -tags lifecycle -run Lifecycle -count=1 .
 
 # N=… and RUNS=… make it shorter.
-BENCH = CGO_ENABLED=0 go -C test/bench run -trimpath . -root $(CURDIR)
+BENCH = go -C test/bench run . -root $(CURDIR)
 .PHONY: bench bench-gate bench-writes
 bench: build bin/kube-apiserver bin/etcd ## Measure the operator against the limit of its API server; an hour, or two minutes with N=200 RUNS=3.
 	$(BENCH) -report $(BIN)/bench.json -curves $(BIN)/curves $(if $(N),-n $(N)) $(if $(RUNS),-runs $(RUNS))
 bench-gate: build bin/kube-apiserver bin/etcd ## Compare requests, allocations and memory with the recorded ones; RECORD=1 records them anew.
-	CGO_ENABLED=0 go -C test/bench test -trimpath .
+	go -C test/bench test .
 	$(BENCH) -gate $(CURDIR)/test/bench/recorded.json $(if $(RECORD),-record)
 bench-writes: bin/kube-apiserver bin/etcd ## Measure the two ways to write a child; see docs/adr.
 	KUBEBUILDER_ASSETS=$(BIN) go -C test/bench test -run '^$$' -bench . -benchtime 300x -count 5 .
@@ -175,14 +180,16 @@ DAY := $(shell echo $$(( $$(date +%s) / 86400 )))
 daily = $(word $(shell echo $$(( $(DAY) % $(words $(1)) + 1 ))),$(1))
 MODE = $(call daily,OwnNamespace SingleNamespace MultiNamespace AllNamespaces)
 e2e-olm-short: export SKIP = scorecard
-e2e-olm-short: $(call daily,upgrades-that-wait walks) ## Test what of it `make test` has time for, every day something else of it, and the gates.
+e2e-olm-short: olm-$(call daily,upgrades walks monitoring) ## Test what of it `make test` has time for, every day something else of it, and the gates.
 	@$(MAKE) --no-print-directory reproducible
-.PHONY: upgrades-that-wait walks
-upgrades-that-wait:
-	@$(MAKE) --no-print-directory e2e-olm-v0 LABELS='monitoring || upgrade'
-walks:
-	@$(MAKE) --no-print-directory e2e-olm-v0 LABELS='monitoring || walk || $(MODE)'
+.PHONY: olm-upgrades olm-walks olm-monitoring
+olm-upgrades:
+	@$(MAKE) --no-print-directory e2e-olm-v0 LABELS=upgrade
+olm-walks:
+	@$(MAKE) --no-print-directory e2e-olm-v0 LABELS=walk
 	@$(MAKE) --no-print-directory e2e-olm-v1 LABELS='walk || !every-edge'
+olm-monitoring:
+	@$(MAKE) --no-print-directory e2e-olm-v0 LABELS='monitoring || $(MODE)'
 
 LABELS ?=
 .PHONY: e2e-olm-v0 e2e-olm-v1 test-catalogs
@@ -195,7 +202,7 @@ test-catalogs: local-only cluster images push caller prometheus releases # The c
 
 .PHONY: caller
 caller: cluster # The pod that calls Echoes while the tests do something to them.
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false -o bin/caller/caller ./test/e2e/caller
+	go build -o bin/caller/caller ./test/e2e/caller
 	@$(build_data) -f test/e2e/caller/Dockerfile -t $(CALLER_IMG) bin/caller >/dev/null
 	$(call push,$(CALLER_IMG),data)
 
@@ -449,7 +456,7 @@ cluster-tools: debian-packages $(CLUSTER_TOOLS:%=bin/%) # Everything that the lo
 define build
 @echo "Building $(1) ..."
 @start=$$SECONDS; mkdir -p bin; \
-CGO_ENABLED=0 go build -modfile=tools/$(1).mod -trimpath $(2) $(or $(3),-o bin/ tool); \
+go build -modfile=tools/$(1).mod $(2) $(or $(3),-o bin/ tool); \
 touch $@; echo "Built $(1) in $$((SECONDS-start)) s"
 endef
 
@@ -478,7 +485,7 @@ bin/opm-1.45: tools/opm-1.45.mod tools/opm-1.45.sum
 	$(call build,opm-1.45,-tags containers_image_openpgp$(comma)json1 -ldflags "-s -w",-o bin/opm-1.45 github.com/operator-framework/operator-registry/cmd/opm)
 
 bin/sdk-1.36: $(wildcard test/sdk-1.36/*)
-	@echo "Building $(@F) ..."; cd test/sdk-1.36 && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w" -o $(CURDIR)/$@ .
+	@echo "Building $(@F) ..."; cd test/sdk-1.36 && go build -ldflags "-s -w" -o $(CURDIR)/$@ .
 
 bin/etcd: tools/etcd.mod tools/etcd.sum
 	$(call build,etcd,-ldflags "-s -w",-o bin/etcd go.etcd.io/etcd/server/v3)
@@ -508,7 +515,7 @@ bin/local-cluster: $(CLUSTER_SOURCES)
 	$(call build_cluster,.)
 bin/coredns bin/pause: bin/%: $(CLUSTER_SOURCES)
 	$(call build_cluster,./images/$*)
-build_cluster = @echo "Building $(@F) ..."; cd test/cluster && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w" -o $(CURDIR)/$@ $(1)
+build_cluster = @echo "Building $(@F) ..."; cd test/cluster && go build -ldflags "-s -w" -o $(CURDIR)/$@ $(1)
 
 # Only the programs of these Debian packages: to install them would start servers here.
 bin/nginx: | debian-packages
