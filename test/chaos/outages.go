@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -115,22 +116,16 @@ func (w *world) recovers(ctx context.Context, what string, since time.Time, allo
 	return w.measured(what, time.Since(since), allowed)
 }
 
-// withoutServer does something while the API server is away, and brings it back.
+// withoutServer takes the API server away for a while. The operator of the world in peace stays
+// away: there were no outages in its world, and the time until all is well is not to be its, too.
 func (w *world) withoutServer(ctx context.Context, d time.Duration) (back time.Time, err error) {
+	w.reference.Kill()
 	if err := w.plane.StopAPIServer(ctx); err != nil {
 		return back, err
 	}
 	pause(ctx, d)
-	return w.returnServer(ctx)
-}
-
-// returnServer brings the API server back. The operator of the world in peace starts anew:
-// there were no outages in its world.
-func (w *world) returnServer(ctx context.Context) (back time.Time, err error) {
-	if err := w.plane.StartAPIServer(ctx); err != nil {
-		return back, err
-	}
-	return time.Now(), w.restartReference()
+	err = w.plane.StartAPIServer(ctx)
+	return time.Now(), err
 }
 
 // noServer takes the API server away; the operator has to live on.
@@ -157,7 +152,11 @@ func (o outage) surviveServer(ctx context.Context, w *world, how string) error {
 	if err := o.editEchoes(ctx, w, o.echoes/2, o.echoes, "edited right after"); err != nil {
 		return err
 	}
-	return w.recovers(ctx, fmt.Sprintf("%d Echoes %s after %s without API server", o.echoes, how, o.long), back, recovery)
+	what := fmt.Sprintf("%d Echoes %s after %s without API server", o.echoes, how, o.long)
+	if err := w.recovers(ctx, what, back, recovery); err != nil {
+		return err
+	}
+	return w.restartReference()
 }
 
 // noServerForLeader does so to an operator with a lease, which it loses: it ends, and
@@ -237,14 +236,14 @@ func (o outage) noServerAtStart(ctx context.Context, w *world) error {
 	}
 	pause(ctx, o.long)
 	failed := w.operator.Failed()
-	back, err := w.returnServer(ctx)
-	if err != nil {
+	if err := errors.Join(w.plane.StartAPIServer(ctx), failed); err != nil {
 		return err
 	}
-	if failed != nil {
-		return failed
+	what := fmt.Sprintf("an operator started %s before its API server has acted", o.long)
+	if err := w.recovers(ctx, what, time.Now(), recovery); err != nil {
+		return err
 	}
-	if err := w.recovers(ctx, fmt.Sprintf("an operator started %s before its API server has acted", o.long), back, recovery); err != nil {
+	if err := w.restartReference(); err != nil {
 		return err
 	}
 	return w.verify(ctx)
