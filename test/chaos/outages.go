@@ -153,10 +153,7 @@ func (o outage) surviveServer(ctx context.Context, w *world, how string) error {
 		return err
 	}
 	what := fmt.Sprintf("%d Echoes %s after %s without API server", o.echoes, how, o.long)
-	if err := w.recovers(ctx, what, back, recovery); err != nil {
-		return err
-	}
-	return w.restartReference()
+	return errors.Join(w.recovers(ctx, what, back, recovery), w.restartReference())
 }
 
 // noServerForLeader does so to an operator with a lease, which it loses: it ends, and
@@ -240,10 +237,7 @@ func (o outage) noServerAtStart(ctx context.Context, w *world) error {
 		return err
 	}
 	what := fmt.Sprintf("an operator started %s before its API server has acted", o.long)
-	if err := w.recovers(ctx, what, time.Now(), recovery); err != nil {
-		return err
-	}
-	if err := w.restartReference(); err != nil {
+	if err := errors.Join(w.recovers(ctx, what, time.Now(), recovery), w.restartReference()); err != nil {
 		return err
 	}
 	return w.verify(ctx)
