@@ -472,7 +472,7 @@ bin/operator-sdk: tools/operator-sdk.mod tools/operator-sdk.sum
 
 # opm and OLM are of one module file, as they are made of the same: that is compiled once.
 OPM := github.com/operator-framework/operator-registry
-OLM_TAGS := -tags containers_image_openpgp$(comma)json1
+OLM_TAGS = -tags containers_image_openpgp$(comma)json1
 bin/opm: tools/olm.mod tools/olm.sum
 	$(call build,olm,$(OLM_TAGS) -ldflags "-s -w $(call set,$(OPM)/cmd/opm/version,opmVersion=$(OPM_VERSION))",-o $@ $(OPM)/cmd/opm)
 
