@@ -52,7 +52,7 @@ demo: cluster $(INSTALLED:%=%-build) $(INSTALLED:%=%-push) ## From a bare machin
 	test/demo.sh
 
 .PHONY: test
-test: ## Everything that must pass, layer by layer.
+test: | bin ## Everything that must pass, layer by layer.
 	@for layer in verify lint unit integration bench-gate chaos-short bundle-check manifests-check monitoring-check cluster-test e2e $(if $(LOCAL_CLUSTER),e2e-olm-short cluster-down); do \
 		printf '\n\033[1m== make %s\033[0m\n' $$layer; start=$$SECONDS; \
 		$(MAKE) --no-print-directory $$layer; \
@@ -443,6 +443,12 @@ cluster-tools: debian-packages $(CLUSTER_TOOLS:%=bin/%) # Everything that the lo
 
 ##@ Tools
 
+# On a machine without modules, those of the large tools come while others are compiled.
+bin:
+	@mkdir bin; for tool in operator-sdk olm golangci-lint kubernetes containerd; do \
+		go list -e -modfile=tools/$$tool.mod -deps tool; \
+	done >/dev/null 2>&1 &
+
 # A tool is built from the module file that pins it and all that it is made of: once, and
 # again when that file changes.
 # $(call build,<module file>,<flags>,<packages>)
@@ -531,7 +537,7 @@ OPM_VERSION = $(call pinned,olm,$(OPM))
 
 DEBIAN_PACKAGES := runc iptables iproute2 conntrack containernetworking-plugins buildah docker-registry busybox-static skopeo chromium
 .PHONY: debian-packages
-debian-packages:
+debian-packages: | bin
 	@if ! dpkg -s $(DEBIAN_PACKAGES) >/dev/null 2>&1; then \
 		echo "Installing Debian packages: $(DEBIAN_PACKAGES) ..."; \
 		apt-get update -qq; \
