@@ -175,7 +175,7 @@ func succession(allowed time.Duration, runs int, end func(*controlplane.Operator
 			if err := w.awaitSuccessor(ctx, before); err != nil {
 				return err
 			}
-			if err := w.await(ctx, convergence, "the Echo is ready", w.allReady); err != nil {
+			if err := w.await(ctx, convergence, "the Echo is ready", w.ready(w.fire)); err != nil {
 				return err
 			}
 			took := time.Since(start)
@@ -240,7 +240,7 @@ func (w *world) depose(ctx context.Context, leader replica, disable, enable func
 	if ends && !leader.Ended() {
 		return errors.New("the leader still runs while another leads")
 	}
-	if err := w.await(ctx, convergence, "the Echo is ready", w.allReady); err != nil {
+	if err := w.await(ctx, convergence, "the Echo is ready", w.ready(w.fire)); err != nil {
 		return err
 	}
 	if err := w.measured("another has acted", time.Since(start), afterKill); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -15,8 +16,14 @@ import (
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 )
 
-// recovery is how soon everything has to be well after the end of an outage.
-const recovery = time.Minute
+const (
+	// recovery is how soon everything has to have converged after the end of an outage: the
+	// operator has done its part.
+	recovery = time.Minute
+	// rollouts is how soon the pods of hundreds of Echoes have to be ready, too, which takes as long
+	// as the controller manager takes to replace them.
+	rollouts = 3 * recovery
+)
 
 // outage is how long things are away, and how many Echoes there are.
 type outage struct {
@@ -84,33 +91,59 @@ func (w *world) measured(what string, took, allowed time.Duration) error {
 
 // awaitReady waits until every Echo under fire is ready.
 func (w *world) awaitReady(ctx context.Context, timeout time.Duration) error {
-	return w.await(ctx, timeout, "every Echo is ready", w.allReady)
+	return w.await(ctx, timeout, "every Echo is ready", w.ready(w.fire))
 }
 
-// allReady checks that the newest spec of every Echo under fire serves, and says so.
-func (w *world) allReady(ctx context.Context) error { return w.readyIn(ctx, w.fire) }
-
-func (w *world) readyIn(ctx context.Context, namespace string) error {
-	var echoes echov1.EchoList
-	if err := w.plane.Client.List(ctx, &echoes, client.InNamespace(namespace)); err != nil {
-		return err
-	}
-	var late []string
-	for _, echo := range echoes.Items {
+// ready returns a check that the newest spec of every Echo in the namespace serves, and says so.
+func (w *world) ready(namespace string) func(context.Context) error {
+	return w.all(namespace, "ready", func(echo *echov1.Echo) bool {
 		ready := meta.FindStatusCondition(echo.Status.Conditions, echov1.ConditionReady)
-		if ready == nil || ready.Status != metav1.ConditionTrue || ready.ObservedGeneration != echo.Generation {
-			late = append(late, echo.Name)
+		return ready != nil && ready.Status == metav1.ConditionTrue && ready.ObservedGeneration == echo.Generation
+	})
+}
+
+// converged returns a check that the operator has written what every Echo under fire asks for.
+func (w *world) converged() func(context.Context) error {
+	return w.all(w.fire, "converged", func(echo *echov1.Echo) bool { return echo.Status.ObservedGeneration == echo.Generation })
+}
+
+// all returns a check of every Echo in the namespace. It asks for one that was late until it is
+// not: to list hundreds again and again would load the API server that is to recover.
+func (w *world) all(namespace, what string, is func(*echov1.Echo) bool) func(context.Context) error {
+	var late client.ObjectKey
+	return func(ctx context.Context) error {
+		if late.Name != "" {
+			var echo echov1.Echo
+			err := w.plane.Client.Get(ctx, late, &echo)
+			if client.IgnoreNotFound(err) != nil {
+				return err
+			}
+			if err == nil && !is(&echo) {
+				return fmt.Errorf("echo %s is not %s", late.Name, what)
+			}
 		}
+		var echoes echov1.EchoList
+		if err := w.plane.Client.List(ctx, &echoes, client.InNamespace(namespace)); err != nil {
+			return err
+		}
+		for _, echo := range slices.Backward(echoes.Items) {
+			if !is(&echo) {
+				late = client.ObjectKeyFromObject(&echo)
+				return fmt.Errorf("echo %s is not %s", late.Name, what)
+			}
+		}
+		return nil
 	}
-	if len(late) > 0 {
-		return fmt.Errorf("%d of %d are not ready, as %s", len(late), len(echoes.Items), late[0])
-	}
-	return nil
 }
 
 // recovers measures how long it takes until every Echo is ready.
 func (w *world) recovers(ctx context.Context, what string, since time.Time, allowed time.Duration) error {
-	if err := w.awaitReady(ctx, 2*allowed); err != nil {
+	return w.recoversTo(ctx, w.ready(w.fire), what, since, allowed)
+}
+
+// recoversTo measures how long it takes until all is well.
+func (w *world) recoversTo(ctx context.Context, well func(context.Context) error, what string, since time.Time, allowed time.Duration) error {
+	if err := w.await(ctx, 2*allowed, what, well); err != nil {
 		return err
 	}
 	return w.measured(what, time.Since(since), allowed)
@@ -130,15 +163,15 @@ func (w *world) withoutServer(ctx context.Context, d time.Duration) (back time.T
 
 // noServer takes the API server away; the operator has to live on.
 func (o outage) noServer(ctx context.Context, w *world) error {
-	if err := o.surviveServer(ctx, w, "converged"); err != nil {
+	if err := o.surviveServer(ctx, w, ""); err != nil {
 		return err
 	}
 	return w.verify(ctx)
 }
 
 // surviveServer takes the API server away between the edits of one half of the Echoes and of
-// the other, and measures how soon after its return all are well.
-func (o outage) surviveServer(ctx context.Context, w *world, how string) error {
+// the other, and measures how soon after its return all have converged, and are ready.
+func (o outage) surviveServer(ctx context.Context, w *world, whose string) error {
 	if err := o.createEchoes(ctx, w); err != nil {
 		return err
 	}
@@ -152,8 +185,11 @@ func (o outage) surviveServer(ctx context.Context, w *world, how string) error {
 	if err := o.editEchoes(ctx, w, o.echoes/2, o.echoes, "edited right after"); err != nil {
 		return err
 	}
-	what := fmt.Sprintf("%d Echoes %s after %s without API server", o.echoes, how, o.long)
-	return errors.Join(w.recovers(ctx, what, back, recovery), w.restartReference())
+	what := fmt.Sprintf("%d Echoes%s after %s without API server: ", o.echoes, whose, o.long)
+	return errors.Join(
+		w.recoversTo(ctx, w.converged(), what+"converged", back, recovery),
+		w.recovers(ctx, what+"ready", back, rollouts),
+		w.restartReference())
 }
 
 // noServerForLeader does so to an operator with a lease, which it loses: it ends, and
@@ -166,7 +202,7 @@ func (o outage) noServerForLeader(ctx context.Context, w *world) error {
 	}
 	kubelet := w.supervise(ctx)
 	defer kubelet.stop()
-	if err := o.surviveServer(ctx, w, "converged by an elected leader"); err != nil {
+	if err := o.surviveServer(ctx, w, " of an elected leader"); err != nil {
 		return fmt.Errorf("%w; it was started %d times", err, kubelet.starts.Load())
 	}
 	if starts := kubelet.starts.Load(); starts > 2 {

@@ -234,7 +234,7 @@ func (o outage) endingNamespace(ctx context.Context, w *world) error {
 			return err
 		}
 	}
-	if err := w.await(ctx, convergence, "the Echoes are ready", func(ctx context.Context) error { return w.readyIn(ctx, ending) }); err != nil {
+	if err := w.await(ctx, convergence, "the Echoes are ready", w.ready(ending)); err != nil {
 		return err
 	}
 	if err := w.plane.Client.Delete(ctx, namespace); err != nil {
