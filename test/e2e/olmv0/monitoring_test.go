@@ -14,8 +14,10 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/yaml"
 
 	. "github.com/kkloud-io/echo-operator/test/e2e/internal/cluster"
 	"github.com/kkloud-io/echo-operator/test/monitoring"
@@ -23,9 +25,9 @@ import (
 
 const monitoringNamespace = "monitoring-e2e"
 
-// minute is what a minute of the alerts lasts here: all of them stay in proportion, and a
-// replica that is replaced is still away for less than the five that an alert waits.
-const minute = 4 * time.Second
+// minute is what a minute of the alerts lasts here: all of them stay in proportion, and an
+// operator that is installed or replaced is still away for less than the five that an alert waits.
+const minute = 8 * time.Second
 
 var _ = Describe("A Prometheus that watches the operator", Label("monitoring"), Ordered, func() {
 	const load = "load-e2e"
@@ -33,9 +35,9 @@ var _ = Describe("A Prometheus that watches the operator", Label("monitoring"), 
 	BeforeAll(func() {
 		_, tree, _, _ := newest()
 		serveCatalog(image + "fixed")
+		startPrometheus()
 		subscribe("test", tree)
 		awaitSucceeded(tree)
-		startPrometheus()
 		Eventually(query).WithArguments(`up{job="echo-operator-metrics"}`).Should(ConsistOf(HaveField("Value", 1.0)))
 		NewNamespace(load)
 	})
@@ -72,7 +74,7 @@ var _ = Describe("A Prometheus that watches the operator", Label("monitoring"), 
 	It("tells of an object that is in an Echo's way, until it is gone", func() {
 		Kubectl("-n", load, "create", "service", "clusterip", "echo-conflict", "--tcp=80")
 		Apply(load, `{"apiVersion": "kkloud.io/v1", "kind": "Echo", "metadata": {"name": "conflict"}, "spec": {"message": "hello"}}`)
-		Eventually(firing).Should(ConsistOf("EchoConflict"))
+		Eventually(firing, 25*minute).Should(ConsistOf("EchoConflict"))
 		fired("an object in the way")
 		Kubectl("-n", load, "delete", "service", "echo-conflict")
 		Kubectl("-n", load, "wait", "--for=condition=Ready", "echo/conflict", "--timeout=90s")
@@ -96,7 +98,7 @@ var _ = Describe("A Prometheus that watches the operator", Label("monitoring"), 
 		for i := range 10 {
 			Kubectl("-n", load, "patch", "echo", fmt.Sprint("e", i), "--type=merge", "-p", `{"spec":{"message":"changed"}}`)
 		}
-		Eventually(firing).Should(ContainElement("EchoOperatorReconcileErrors"))
+		Eventually(firing, 25*minute).Should(ContainElement("EchoOperatorReconcileErrors"))
 		fired("its rights taken away")
 		setRules(role, rules)
 		Kubectl("-n", load, "wait", "--for=condition=Ready", "echoes", "--all", "--timeout=120s")
@@ -106,7 +108,7 @@ var _ = Describe("A Prometheus that watches the operator", Label("monitoring"), 
 	It("tells that the operator is gone", func() {
 		stopOLM()
 		Kubectl("-n", operatorNamespace, "scale", operator, "--replicas=0")
-		Eventually(firing).Should(ConsistOf("EchoOperatorAbsent"))
+		Eventually(firing, 25*minute).Should(ConsistOf("EchoOperatorAbsent"))
 		fired("stopped")
 		Kubectl("-n", operatorNamespace, "scale", operator, "--replicas=1")
 		awaitSilence()
@@ -190,12 +192,16 @@ func scrapeConfig() []byte {
 	GinkgoHelper()
 	monitor, err := monitoring.Monitor(root)
 	Expect(err).NotTo(HaveOccurred())
+	manifest, err := os.ReadFile(root + "/bundle/manifests/echo-operator-metrics_v1_service.yaml")
+	Expect(err).NotTo(HaveOccurred())
+	var service corev1.Service
+	Expect(yaml.UnmarshalStrict(manifest, &service)).To(Succeed())
+	Expect(labels.SelectorFromSet(monitor.Spec.Selector.MatchLabels).Matches(labels.Set(service.Labels))).To(BeTrue())
 	namespace, endpoint := monitor.Metadata.Namespace, monitor.Spec.Endpoints[0]
-	service, port, found := strings.Cut(Kubectl("-n", namespace, "get", "services", "-l", labels.FormatLabels(monitor.Spec.Selector.MatchLabels),
-		"-o", `jsonpath={.items[*].metadata.name} {.items[*].spec.ports[?(@.name=="`+endpoint.Port+`")].port}`), " ")
-	Expect(found && port != "").To(BeTrue(), "the ServiceMonitor selects %q", service)
-	config, err := monitor.ScrapeConfig(service, service+"."+namespace+".svc:"+port,
-		map[string]string{"namespace": namespace, "service": service, "endpoint": endpoint.Port, "pod": service})
+	port := slices.IndexFunc(service.Spec.Ports, func(port corev1.ServicePort) bool { return port.Name == endpoint.Port })
+	Expect(port).NotTo(Equal(-1), "the Service has no port %s", endpoint.Port)
+	config, err := monitor.ScrapeConfig(service.Name, fmt.Sprintf("%s.%s.svc:%d", service.Name, namespace, service.Spec.Ports[port].Port),
+		map[string]string{"namespace": namespace, "service": service.Name, "endpoint": endpoint.Port, "pod": service.Name})
 	Expect(err).NotTo(HaveOccurred())
 	return config
 }
@@ -257,7 +263,7 @@ func firing() (alerts []string) {
 // awaitSilence waits until no alert fires.
 func awaitSilence() {
 	GinkgoHelper()
-	Eventually(firing).Should(BeEmpty())
+	Eventually(firing, 25*minute).Should(BeEmpty())
 	lastLook = time.Now().Add(time.Second)
 }
 
