@@ -191,7 +191,7 @@ e2e-olm-v0: test-catalogs ## Test upgrades, install modes and a mirror by OLM v0
 e2e-olm-v1: cluster-olm-v1 test-catalogs ## Test installation, upgrades and removal by OLM v1.
 	CATALOG_IMG=$(PUBLISHED)-catalog:published go test -timeout 40m -count=1 -v ./test/e2e/olmv1 -ginkgo.v -ginkgo.label-filter='$(LABELS)'
 test-catalogs: local-only cluster images push caller prometheus releases # The catalogs that those tests install from.
-	CONTAINER_TOOL="$(CONTAINER_TOOL)" test/e2e/catalogs.sh
+	CONTAINER_TOOL="$(CONTAINER_TOOL)" OPM_VERSION=$(OPM_VERSION) test/e2e/catalogs.sh
 
 .PHONY: caller
 caller: cluster # The pod that calls Echoes while the tests do something to them.

@@ -20,9 +20,9 @@ const (
 	// recovery is how soon everything has to have converged after the end of an outage: the
 	// operator has done its part.
 	recovery = time.Minute
-	// rollouts is how soon the pods of hundreds of Echoes have to be ready, too, which takes as long
-	// as the controller manager takes to replace them.
-	rollouts = 3 * recovery
+	// rollout is what the controller manager is given beyond that to replace the pods of one of
+	// hundreds of Echoes.
+	rollout = recovery / 250
 )
 
 // outage is how long things are away, and how many Echoes there are.
@@ -188,7 +188,7 @@ func (o outage) surviveServer(ctx context.Context, w *world, whose string) error
 	what := fmt.Sprintf("%d Echoes%s after %s without API server: ", o.echoes, whose, o.long)
 	return errors.Join(
 		w.recoversTo(ctx, w.converged(), what+"converged", back, recovery),
-		w.recovers(ctx, what+"ready", back, rollouts),
+		w.recovers(ctx, what+"ready", back, recovery+time.Duration(o.echoes)*rollout),
 		w.restartReference())
 }
 

@@ -73,4 +73,4 @@ for name in published broken fixed; do
 	catalog $name
 done
 image "$base-catalog:served" $out/published -f catalog/serve.Dockerfile --tls-verify=false \
-	--build-arg "OPM_IMAGE=$registry/operator-framework/opm:$(awk '$2 ~ /operator-registry$/ {print $3} $1 ~ /operator-registry$/ {print $2}' tools/olm.mod | head -1)"
+	--build-arg "OPM_IMAGE=$registry/operator-framework/opm:$OPM_VERSION"
