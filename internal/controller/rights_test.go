@@ -24,11 +24,8 @@ import (
 	apitypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest/komega"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/yaml"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
@@ -146,35 +143,28 @@ var _ = ReportAfterSuite("The operator's rights are those that it used", func(re
 
 var _ = Describe("What the operator may do", func() {
 	It("is enough to elect a leader, and to ask who reads the metrics", func() {
+		namespace := newNamespace()
 		port, err := controlplane.FreePort()
 		Expect(err).NotTo(HaveOccurred())
 		address := "127.0.0.1:" + port
-		mgr, err := ctrl.NewManager(operator, ctrl.Options{
-			Scheme:                        scheme,
-			LeaderElection:                true,
-			LeaderElectionNamespace:       operatorNamespace,
-			LeaderElectionID:              "echo-operator.kkloud.io",
-			LeaderElectionReleaseOnCancel: true,
-			Metrics: metricsserver.Options{
-				BindAddress: address, SecureServing: true, FilterProvider: filters.WithAuthenticationAndAuthorization,
-			},
+		program, err := controlplane.StartOperator(controlplane.OperatorOptions{
+			Program: filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "manager"), Directory: GinkgoT().TempDir(), Config: operator,
+			Watched: []string{namespace}, Namespace: operatorNamespace,
+			Args: []string{"--leader-elect", "--metrics-bind-address=" + address},
 		})
 		Expect(err).NotTo(HaveOccurred())
-		stop := start(mgr)
-		Eventually(mgr.Elected()).Should(BeClosed())
+		DeferCleanup(func() { Expect(program.Terminate()).To(Succeed()) })
 		Eventually(func() (int, error) {
 			var events corev1.EventList
 			err := admin.List(ctx, &events, client.InNamespace(operatorNamespace))
 			return len(events.Items), err
 		}).Should(BeNumerically(">", 0))
 
-		namespace := newNamespace()
 		bindMetricsReader(namespace, "reader")
 		url := "https://" + address + "/metrics"
 		Eventually(func() (int, error) { return statusOf(url, "") }).Should(Equal(http.StatusUnauthorized))
 		Eventually(func() (int, error) { return statusOf(url, tokenOf(namespace, "reader")) }).Should(Equal(http.StatusOK))
 		Expect(statusOf(url, tokenOf(namespace, "stranger"))).To(Equal(http.StatusForbidden))
-		stop()
 	})
 
 	// As those before Kubernetes 1.34 do by default.

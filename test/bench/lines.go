@@ -17,24 +17,21 @@ func (o options) withoutControllers(ctx context.Context, r *report) (err error) 
 		return err
 	}
 	defer func() { err = errors.Join(err, s.stop(context.WithoutCancel(ctx))) }()
-	for _, measure := range []func(context.Context, *server, *report) error{o.writes, o.restart, o.churn, o.memory} {
+	for _, measure := range []func(context.Context, *server, *report) error{o.writes, o.restart, o.churn, o.pairs, o.memory} {
 		if err := measure(ctx, s, r); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// pairs measures both sides in turns, for each size, and then for each number of workers.
+func (o options) pairs(ctx context.Context, s *server, r *report) error {
 	progress("How many writers at a time is the plain client quickest with?")
 	best, err := s.bestConcurrency(ctx, min(500, o.largest()))
 	if err != nil {
 		return err
 	}
-	if err := o.pairs(ctx, s, r, best); err != nil || !o.full() {
-		return err
-	}
-	return o.workers(ctx, s, r, best)
-}
-
-// pairs measures both sides in turns, for each size.
-func (o options) pairs(ctx context.Context, s *server, r *report, best int) error {
 	perEcho := map[int]float64{}
 	for _, n := range o.sizes() {
 		target := new(1.10)
@@ -42,7 +39,7 @@ func (o options) pairs(ctx context.Context, s *server, r *report, best int) erro
 			target = nil // Too short to be fair.
 		}
 		edited := n == 1000 || !o.full()
-		ours, ceiling, err := o.turns(ctx, s, n, o.runs, best, 0, edited)
+		ours, ceiling, err := o.turns(ctx, s, n, best, edited)
 		if err != nil {
 			return err
 		}
@@ -57,17 +54,20 @@ func (o options) pairs(ctx context.Context, s *server, r *report, best int) erro
 	if perEcho[500] > 0 && perEcho[5000] > 0 {
 		r.Lines = append(r.Lines, single("time for an Echo at 5,000, of that at 500", "", new(1.2), perEcho[5000]/perEcho[500]))
 	}
-	return nil
+	if !o.full() {
+		return nil
+	}
+	return o.workers(ctx, s, r, best)
 }
 
 // turns has both sides write for n Echoes, one after the other: which begins, changes with each
 // turn.
-func (o options) turns(ctx context.Context, s *server, n, runs, best, workers int, edited bool) (ours, ceiling []times, err error) {
-	for turn := range runs {
+func (o options) turns(ctx context.Context, s *server, n, best int, edited bool) (ours, ceiling []times, err error) {
+	for turn := range o.runs {
 		var c, t times
 		sides := []func() error{
 			func() (err error) { c, err = s.ceilingTimes(ctx, n, best, edited); return err },
-			func() (err error) { t, err = s.operatorTimes(ctx, n, workers, edited); return err },
+			func() (err error) { t, err = s.operatorTimes(ctx, n, 0, edited); return err },
 		}
 		if turn%2 == 1 {
 			slices.Reverse(sides)
@@ -77,7 +77,7 @@ func (o options) turns(ctx context.Context, s *server, n, runs, best, workers in
 				return nil, nil, fmt.Errorf("%d Echoes, turn %d: %w", n, turn+1, err)
 			}
 		}
-		progress("  %d Echoes, turn %d of %d: %.2f of the plain client's time", n, turn+1, runs, t.create.Seconds()/c.create.Seconds())
+		progress("  %d Echoes, turn %d of %d: %.2f of the plain client's time", n, turn+1, o.runs, t.create.Seconds()/c.create.Seconds())
 		ours, ceiling = append(ours, t), append(ceiling, c)
 	}
 	return ours, ceiling, nil
@@ -94,15 +94,28 @@ func pick(all []times, which func(times) time.Duration) (durations []time.Durati
 	return durations
 }
 
-// workers measures what the number of passes at a time brings.
+// workers measures what the number of passes at a time brings: in each turn, the plain client
+// and then the operator with every number.
 func (o options) workers(ctx context.Context, s *server, r *report, best int) error {
-	for _, workers := range []int{1, 2, 4, 8, 16, 32, 64} {
-		progress("%d workers ...", workers)
-		ours, ceiling, err := o.turns(ctx, s, 500, min(o.runs, 3), best, workers, false)
+	numbers := []int{1, 2, 4, 8, 16, 32, 64}
+	ours, ceiling := map[int][]time.Duration{}, []time.Duration{}
+	for turn := range min(o.runs, 3) {
+		progress("%v workers, turn %d ...", numbers, turn+1)
+		c, err := s.ceilingTimes(ctx, 500, best, false)
 		if err != nil {
 			return err
 		}
-		ratio := compared("", pick(ours, create), pick(ceiling, create), nil).Judged
+		ceiling = append(ceiling, c.create)
+		for _, workers := range numbers {
+			t, err := s.operatorTimes(ctx, 500, workers, false)
+			if err != nil {
+				return fmt.Errorf("%d workers: %w", workers, err)
+			}
+			ours[workers] = append(ours[workers], t.create)
+		}
+	}
+	for _, workers := range numbers {
+		ratio := compared("", ours[workers], ceiling, nil).Judged
 		r.Workers = append(r.Workers, point{X: float64(workers), Ours: ratio, Ceiling: 1})
 	}
 	return nil

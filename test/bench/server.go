@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
@@ -87,19 +86,10 @@ func (s *server) stop(ctx context.Context) error {
 // start starts the operator for one namespace. It serves no metrics, unless the flags say so.
 func (s *server) start(namespace string, args ...string) (*controlplane.Operator, error) {
 	return controlplane.StartOperator(controlplane.OperatorOptions{
-		Program: s.program, Directory: s.directory, Kubeconfig: kubeconfig(s.operator),
+		Program: s.program, Directory: s.directory, Config: s.operator,
 		Watched: []string{namespace}, Namespace: metav1.NamespaceDefault,
 		Args: append([]string{"--metrics-bind-address=0"}, args...),
 	})
-}
-
-func kubeconfig(config *rest.Config) *clientcmdapi.Config {
-	file := clientcmdapi.NewConfig()
-	file.Clusters["server"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
-	file.AuthInfos["user"] = &clientcmdapi.AuthInfo{ClientCertificateData: config.CertData, ClientKeyData: config.KeyData}
-	file.Contexts["server"] = &clientcmdapi.Context{Cluster: "server", AuthInfo: "user"}
-	file.CurrentContext = "server"
-	return file
 }
 
 // newNamespace makes an empty one.

@@ -13,11 +13,11 @@ import (
 // Its own namespace, where its lease is, is the first of them.
 func startOperator(program, directory string, p *proxy.Proxy, namespaces []string, args ...string) (*controlplane.Operator, error) {
 	return controlplane.StartOperator(controlplane.OperatorOptions{
-		Program:    program,
-		Directory:  directory,
-		Kubeconfig: p.Kubeconfig(),
-		Watched:    namespaces,
-		Namespace:  append(slices.Clone(namespaces), metav1.NamespaceDefault)[0],
-		Args:       append([]string{"--metrics-bind-address=0"}, args...),
+		Program:   program,
+		Directory: directory,
+		Config:    p.Config(),
+		Watched:   namespaces,
+		Namespace: append(slices.Clone(namespaces), metav1.NamespaceDefault)[0],
+		Args:      append([]string{"--metrics-bind-address=0"}, args...),
 	})
 }

@@ -88,6 +88,7 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	}
 	server.Configure().
 		Append("service-cluster-ip-range", "10.0.0.0/16").
+		Append("delete-collection-workers", "8"). // To clear up after thousands of Echoes.
 		Append("enable-admission-plugins", "OwnerReferencesPermissionEnforcement")
 	if o.AuditLog != "" {
 		policy := filepath.Join(o.Logs, "audit-policy.yaml")

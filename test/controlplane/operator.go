@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
@@ -26,8 +27,8 @@ type OperatorOptions struct {
 	Program string
 	// Directory takes its kubeconfig and its log.
 	Directory string
-	// Kubeconfig says where its API server is, and who it is.
-	Kubeconfig *clientcmdapi.Config
+	// Config says where its API server is, and who it is: by a client certificate, if by any.
+	Config *rest.Config
 	// Watched are the namespaces that it watches; none means all.
 	Watched []string
 	// Namespace is its own, where its lease is.
@@ -54,7 +55,7 @@ var started atomic.Int64
 // StartOperator starts one.
 func StartOperator(o OperatorOptions) (*Operator, error) {
 	name := filepath.Join(o.Directory, fmt.Sprintf("operator-%d", started.Add(1)))
-	if err := clientcmd.WriteToFile(*o.Kubeconfig, name+".kubeconfig"); err != nil {
+	if err := clientcmd.WriteToFile(kubeconfig(o.Config), name+".kubeconfig"); err != nil {
 		return nil, err
 	}
 	log, err := os.Create(name + ".log") //nolint:gosec // The caller chose the directory.
@@ -75,6 +76,15 @@ func StartOperator(o OperatorOptions) (*Operator, error) {
 		close(operator.Done)
 	}()
 	return operator, nil
+}
+
+func kubeconfig(c *rest.Config) clientcmdapi.Config {
+	file := clientcmdapi.NewConfig()
+	file.Clusters["server"] = &clientcmdapi.Cluster{Server: c.Host, CertificateAuthorityData: c.CAData}
+	file.AuthInfos["operator"] = &clientcmdapi.AuthInfo{ClientCertificateData: c.CertData, ClientKeyData: c.KeyData}
+	file.Contexts["operator"] = &clientcmdapi.Context{Cluster: "server", AuthInfo: "operator"}
+	file.CurrentContext = "operator"
+	return *file
 }
 
 // PID is the id of its process.

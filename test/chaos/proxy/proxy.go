@@ -25,7 +25,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/rest"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 // Request is what the operator asks for.
@@ -145,18 +144,11 @@ func (p *Proxy) Close() {
 	p.server.Close()
 }
 
-// Kubeconfig says how to reach the proxy.
-func (p *Proxy) Kubeconfig() *clientcmdapi.Config {
-	config := clientcmdapi.NewConfig()
-	config.Clusters["proxy"] = &clientcmdapi.Cluster{
-		Server: p.server.URL,
-		CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{
-			Type: "CERTIFICATE", Bytes: p.server.Certificate().Raw,
-		}),
-	}
-	config.Contexts["proxy"] = &clientcmdapi.Context{Cluster: "proxy"}
-	config.CurrentContext = "proxy"
-	return config
+// Config says how to reach the proxy.
+func (p *Proxy) Config() *rest.Config {
+	return &rest.Config{Host: p.server.URL, TLSClientConfig: rest.TLSClientConfig{
+		CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.server.Certificate().Raw}),
+	}}
 }
 
 // SetPlan makes the faults of the plan from now on; nil ends them.

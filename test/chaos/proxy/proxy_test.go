@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 )
 
 // fixed is a plan of one fault for every request, and one for each event in turn.
@@ -64,11 +63,7 @@ func newProxy(t *testing.T, plan Plan) (*Proxy, kubernetes.Interface, func() []s
 	}
 	t.Cleanup(p.Close)
 	p.SetPlan(plan)
-	config, err := clientcmd.NewDefaultClientConfig(*p.Kubeconfig(), nil).ClientConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	clients, err := kubernetes.NewForConfig(config)
+	clients, err := kubernetes.NewForConfig(p.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
