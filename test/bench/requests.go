@@ -115,6 +115,7 @@ type count struct {
 
 func countOf(operation string, events []controlplane.AuditEvent, n int) count {
 	c := count{Operation: operation, Each: map[string]float64{}}
+	each, writes, reads := map[string]int{}, 0, 0
 	for _, event := range events {
 		ref := event.ObjectRef
 		if ref == nil || ref.Resource == "leases" {
@@ -130,13 +131,18 @@ func countOf(operation string, events []controlplane.AuditEvent, n int) count {
 		if ref.Subresource != "" {
 			what += "/" + ref.Subresource
 		}
-		c.Each[what] += 1 / float64(n)
+		each[what]++
 		if isWrite(event) {
-			c.Writes += 1 / float64(n)
+			writes++
 		} else if event.Verb == "get" {
-			c.Reads += 1 / float64(n)
+			reads++
 		}
 	}
+	// Divided at the end: a sum of fractions would not be exact.
+	for what, times := range each {
+		c.Each[what] = float64(times) / float64(n)
+	}
+	c.Writes, c.Reads = float64(writes)/float64(n), float64(reads)/float64(n)
 	return c
 }
 

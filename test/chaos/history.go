@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -13,9 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
-	toolscache "k8s.io/client-go/tools/cache"
-	watchtools "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
@@ -27,6 +28,8 @@ import (
 type history struct {
 	cancel  context.CancelFunc
 	watches sync.WaitGroup
+	// watching is how many of them the API server serves now.
+	watching atomic.Int64
 	// viewLags is set where the operator may see a change of another writer late: its view is
 	// frozen, or events are lost on the way.
 	viewLags bool
@@ -39,6 +42,10 @@ type history struct {
 	withStatus  sets.Set[types.UID]
 	deployments map[string][]seen[*appsv1.Deployment]
 	echoes      []seen[*echov1.Echo]
+	// newest is the last version of a Deployment that was seen; missed are those between two
+	// watches.
+	newest uint64
+	missed []span
 }
 
 // seen is one version of an object.
@@ -48,43 +55,87 @@ type seen[T any] struct {
 	when    time.Time
 }
 
+// span is the versions after one, up to another.
+type span struct{ after, to uint64 }
+
 // recordHistory begins with an empty namespace.
 func recordHistory(ctx context.Context, c client.WithWatch, namespace string) (*history, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	h := &history{cancel: cancel, uids: map[string]sets.Set[types.UID]{}, owners: map[types.UID]types.UID{},
 		withStatus: sets.Set[types.UID]{}, deployments: map[string][]seen[*appsv1.Deployment]{}}
 	for _, list := range kinds() {
-		w, err := retryWatch(ctx, c, list, namespace)
+		w, err := h.watch(ctx, c, list, namespace)
 		if err != nil {
 			cancel()
 			return nil, err
 		}
 		h.watches.Go(func() {
-			for event := range w.ResultChan() {
-				if object, ok := event.Object.(client.Object); ok && event.Type != watch.Deleted {
-					h.add(object)
+			for err == nil {
+				for event := range w.ResultChan() {
+					if object, ok := event.Object.(client.Object); ok && event.Type != watch.Deleted {
+						h.add(object)
+					}
 				}
+				h.watching.Add(-1)
+				err = wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
+					var failed error
+					w, failed = h.watch(ctx, c, list, namespace)
+					return failed == nil, nil
+				})
 			}
 		})
 	}
 	return h, nil
 }
 
-// retryWatch watches from now on, also beyond an outage of the API server.
-func retryWatch(ctx context.Context, c client.WithWatch, list client.ObjectList, namespace string) (watch.Interface, error) {
+// watch adds what is there, and watches from then on. An API server that came back does not
+// tell what was before, so a watch that ended cannot go on where it was.
+func (h *history) watch(ctx context.Context, c client.WithWatch, empty client.ObjectList, namespace string) (watch.Interface, error) {
+	list := empty.DeepCopyObject().(client.ObjectList)
 	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
 		return nil, err
 	}
-	return watchtools.NewRetryWatcherWithContext(ctx, list.GetResourceVersion(), &toolscache.ListWatch{
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			return c.Watch(ctx, list, &client.ListOptions{Namespace: namespace, Raw: &options})
-		},
-	})
+	version, err := strconv.ParseUint(list.GetResourceVersion(), 10, 64)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := list.(*appsv1.DeploymentList); ok {
+		h.missTo(version)
+	}
+	for _, object := range items(list) {
+		h.add(object)
+	}
+	options := &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}
+	w, err := c.Watch(ctx, list, &client.ListOptions{Namespace: namespace, Raw: options})
+	if err == nil {
+		h.watching.Add(1)
+	}
+	return w, err
+}
+
+// isRecorded checks that what happens now is seen.
+func (h *history) isRecorded(context.Context) error {
+	if n := h.watching.Load(); n < int64(len(kinds())) {
+		return fmt.Errorf("there are %d watches", n)
+	}
+	return nil
 }
 
 func (h *history) stop() {
 	h.cancel()
 	h.watches.Wait()
+}
+
+// missTo notes that the Deployments' versions up to this one may not have been seen.
+func (h *history) missTo(version uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.missed = append(h.missed, span{h.newest, version})
+	h.newest = max(h.newest, version)
+}
+
+func (h *history) hasMissed(version uint64) bool {
+	return slices.ContainsFunc(h.missed, func(s span) bool { return s.after < version && version <= s.to })
 }
 
 func (h *history) add(object client.Object) {
@@ -102,6 +153,7 @@ func (h *history) add(object client.Object) {
 		}
 		return
 	case *appsv1.Deployment:
+		h.newest = max(h.newest, version)
 		h.deployments[o.Name] = append(h.deployments[o.Name], seen[*appsv1.Deployment]{o, version, time.Now()})
 	}
 	name := kindOf(object) + " " + object.GetName()
@@ -147,7 +199,7 @@ func (h *history) checkReady() (findings []error) {
 		if !meta.IsStatusConditionTrue(status.Conditions, echov1.ConditionReady) || status.ObservedGeneration != echo.object.Generation {
 			continue
 		}
-		if !h.wasRolledOut(echo) {
+		if !h.wasRolledOut(echo) && !h.hasMissed(echo.version) {
 			findings = append(findings, fmt.Errorf("the status of Echo %s said Ready of generation %d, version %d, which was not rolled out",
 				echo.object.Name, echo.object.Generation, echo.version))
 		}

@@ -169,20 +169,28 @@ func (o outage) noServer(ctx context.Context, w *world) error {
 	return w.verify(ctx)
 }
 
-// surviveServer takes the API server away between the edits of one half of the Echoes and of
-// the other, and measures how soon after its return all have converged, and are ready.
+// surviveServer takes the API server away between the edits of one part of the Echoes and of
+// the others, and measures how soon after its return all have converged, and are ready.
 func (o outage) surviveServer(ctx context.Context, w *world, whose string) error {
 	if err := o.createEchoes(ctx, w); err != nil {
 		return err
 	}
-	if err := o.editEchoes(ctx, w, 0, o.echoes/2, "edited right before"); err != nil {
+	third := o.echoes / 3
+	if err := o.editEchoes(ctx, w, 0, third, "edited right before"); err != nil {
 		return err
 	}
 	back, err := w.withoutServer(ctx, o.long)
 	if err != nil {
 		return err
 	}
-	if err := o.editEchoes(ctx, w, o.echoes/2, o.echoes, "edited right after"); err != nil {
+	if err := o.editEchoes(ctx, w, third, 2*third, "edited right after"); err != nil {
+		return err
+	}
+	// What the operator says until then cannot be judged.
+	if err := w.await(ctx, recovery, "what happens is recorded again", w.history.isRecorded); err != nil {
+		return err
+	}
+	if err := o.editEchoes(ctx, w, 2*third, o.echoes, "edited later"); err != nil {
 		return err
 	}
 	what := fmt.Sprintf("%d Echoes%s after %s without API server: ", o.echoes, whose, o.long)
