@@ -30,21 +30,17 @@ import (
 	"github.com/kkloud-io/echo-operator/test/controlplane"
 )
 
-// changesASecond is the pace of the churn.
-const changesASecond = 100
-
 // churn is how an operator fares whose Echoes change all the time.
 type churn struct {
-	// rate is how many changes there were in a second.
-	rate float64
 	// converged is what 99 of 100 changes took at most, from the request that made them.
 	converged time.Duration
 	// queued is a bound of what 99 of 100 Echoes waited in the queue: metrics are that coarse.
 	queued time.Duration
 }
 
-// churnFor changes the messages of n Echoes, one after the other, for some time.
-func (s *server) churnFor(ctx context.Context, n int, howLong time.Duration) (c churn, err error) {
+// churnFor makes so many changes in a second to the messages of n Echoes, one after the other,
+// for some time.
+func (s *server) churnFor(ctx context.Context, n, pace int, howLong time.Duration) (c churn, err error) {
 	port, err := controlplane.FreePort()
 	if err != nil {
 		return c, err
@@ -62,7 +58,7 @@ func (s *server) churnFor(ctx context.Context, n int, howLong time.Duration) (c 
 	if err != nil {
 		return c, err
 	}
-	took, err := s.change(ctx, namespace, echoes, howLong)
+	took, err := s.change(ctx, namespace, echoes, pace, howLong)
 	if err != nil {
 		return c, err
 	}
@@ -71,11 +67,11 @@ func (s *server) churnFor(ctx context.Context, n int, howLong time.Duration) (c 
 		return c, err
 	}
 	slices.Sort(took)
-	return churn{rate: float64(len(took)) / howLong.Seconds(), converged: took[len(took)*99/100], queued: quantile(before, after, 0.99)}, nil
+	return churn{converged: took[len(took)*99/100], queued: quantile(before, after, 0.99)}, nil
 }
 
 // change changes the Echoes in turn, and returns how long each change took to converge.
-func (s *server) change(ctx context.Context, namespace string, echoes []*echov1.Echo, howLong time.Duration) ([]time.Duration, error) {
+func (s *server) change(ctx context.Context, namespace string, echoes []*echov1.Echo, pace int, howLong time.Duration) ([]time.Duration, error) {
 	ctx, stop := context.WithTimeout(ctx, howLong+timeout)
 	defer stop()
 	watch, err := s.watch(ctx, namespace)
@@ -87,9 +83,9 @@ func (s *server) change(ctx context.Context, namespace string, echoes []*echov1.
 	defer watch.Stop()
 
 	group, changing := errgroup.WithContext(ctx)
-	tick := time.NewTicker(time.Second / changesASecond)
+	tick := time.NewTicker(time.Second / time.Duration(pace))
 	defer tick.Stop()
-	for i := range int(howLong.Seconds() * changesASecond) {
+	for i := range pace * int(howLong.Seconds()) {
 		select {
 		case <-changing.Done():
 			return nil, errors.Join(group.Wait(), changing.Err())

@@ -13,7 +13,7 @@ import (
 func curve(file, title, x, y string, points []point) error {
 	p := plot.New()
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
-	p.Y.Min = 0
+	p.Y.Min, p.X.Max = 0, 1.2*points[len(points)-1].X // Room for the last label.
 	p.X.Scale = plot.LogScale{}
 	ticks := make([]plot.Tick, len(points))
 	for i, point := range points {
@@ -43,6 +43,6 @@ func curve(file, title, x, y string, points []point) error {
 		p.Add(line, dots)
 		p.Legend.Add(side.name, line, dots)
 	}
-	p.Legend.Top = true
+	p.Legend.XOffs, p.Legend.YOffs = -vg.Centimeter/2, vg.Centimeter/2
 	return p.Save(16*vg.Centimeter, 10*vg.Centimeter, file)
 }

@@ -17,7 +17,11 @@ func (o options) withoutControllers(ctx context.Context, r *report) (err error) 
 		return err
 	}
 	defer func() { err = errors.Join(err, s.stop(context.WithoutCancel(ctx))) }()
-	for _, measure := range []func(context.Context, *server, *report) error{o.writes, o.restart, o.churn, o.pairs, o.memory} {
+	lines := []func(context.Context, *server, *report) error{o.writes, o.restart, o.churn, o.pairs}
+	if o.full() { // The gate measures memory in half a minute.
+		lines = append(lines, o.memory)
+	}
+	for _, measure := range lines {
 		if err := measure(ctx, s, r); err != nil {
 			return err
 		}
@@ -27,12 +31,13 @@ func (o options) withoutControllers(ctx context.Context, r *report) (err error) 
 
 // pairs measures both sides in turns, for each size, and then for each number of workers.
 func (o options) pairs(ctx context.Context, s *server, r *report) error {
-	progress("How many writers at a time is the plain client quickest with?")
-	best, err := s.bestConcurrency(ctx, min(500, o.largest()))
-	if err != nil {
-		return err
+	best := writers
+	if o.full() {
+		var err error
+		if best, err = s.bestConcurrency(ctx, 500); err != nil {
+			return err
+		}
 	}
-	perEcho := map[int]float64{}
 	for _, n := range o.sizes() {
 		target := new(1.10)
 		if n <= 100 {
@@ -49,14 +54,14 @@ func (o options) pairs(ctx context.Context, s *server, r *report) error {
 			r.Lines = append(r.Lines, compared(fmt.Sprintf("edit the message of %d Echoes", n), pick(ours, edit), pick(ceiling, edit), target))
 		}
 		r.Growth = append(r.Growth, point{X: float64(n), Ours: 1000 * converged.Ours / float64(n), Ceiling: 1000 * converged.Ceiling / float64(n)})
-		perEcho[n] = converged.Ours / float64(n)
-	}
-	if perEcho[500] > 0 && perEcho[5000] > 0 {
-		r.Lines = append(r.Lines, single("time for an Echo at 5,000, of that at 500", "", new(1.2), perEcho[5000]/perEcho[500]))
 	}
 	if !o.full() {
 		return nil
 	}
+	few, many := r.Growth[1], r.Growth[len(r.Growth)-1]
+	grown := single(fmt.Sprintf("time for an Echo at %.0f, of that at %.0f", many.X, few.X), "", new(1.2), many.Ours/few.Ours)
+	grown.Ceiling = many.Ceiling / few.Ceiling
+	r.Lines = append(r.Lines, grown)
 	return o.workers(ctx, s, r, best)
 }
 
@@ -141,7 +146,6 @@ func (o options) memory(ctx context.Context, s *server, r *report) error {
 	if err != nil {
 		return err
 	}
-	const mib, kib = 1 << 20, 1 << 10
 	r.Lines = append(r.Lines,
 		single(fmt.Sprintf("peak memory with %d Echoes", n), "MiB", new(150.0), many.Peak/mib),
 		single("live memory of an Echo", "KiB", new(12.0), (many.Heap-none.Heap)/float64(n)/kib),
@@ -159,7 +163,7 @@ func (o options) memory(ctx context.Context, s *server, r *report) error {
 
 // writes counts requests until an Echo has converged.
 func (o options) writes(ctx context.Context, s *server, r *report) error {
-	n := min(100, o.largest())
+	n := o.counted()
 	progress("Requests for each of %d Echoes until it has converged ...", n)
 	counts, err := s.requests(ctx, n, 0, isObserved)
 	if err != nil {
@@ -179,28 +183,34 @@ func (o options) writes(ctx context.Context, s *server, r *report) error {
 func (o options) restart(ctx context.Context, s *server, r *report) error {
 	n := o.largest()
 	progress("Restarts with %d Echoes, and one more Echo at that moment ...", n)
-	t, err := s.restartTimes(ctx, n, o.runs)
+	turns := o.runs
+	if !o.full() {
+		turns = 1
+	}
+	t, err := s.restartTimes(ctx, n, turns)
 	if err != nil {
 		return err
 	}
 	r.Lines = append(r.Lines,
 		compared(fmt.Sprintf("one new Echo while %d are looked at after a restart (ceiling: when all is quiet)", n), t.busy, t.idle, new(2.0)),
-		single(fmt.Sprintf("from the start to the first pass, with %d Echoes", n), "s", nil, seconds(t.started)...))
+		single(fmt.Sprintf("from the start to the first pass, with %d Echoes", n), "s", nil, seconds(t.started)...),
+		single(fmt.Sprintf("peak memory of a start with %d Echoes", n), "MiB", new(150.0), t.peak...))
 	return nil
 }
 
 // churn measures what happens where Echoes change all the time.
 func (o options) churn(ctx context.Context, s *server, r *report) error {
 	n := min(1000, o.largest())
-	progress("%d changes a second for %s, of %d Echoes ...", changesASecond, o.churning(), n)
-	c, err := s.churnFor(ctx, n, o.churning())
-	if err != nil {
-		return err
+	for _, pace := range o.paces() {
+		progress("%d changes a second for %s, of %d Echoes ...", pace, o.churning(), n)
+		c, err := s.churnFor(ctx, n, pace, o.churning())
+		if err != nil {
+			return err
+		}
+		r.Lines = append(r.Lines,
+			single(fmt.Sprintf("%d changes a second: 99 of 100 converged within", pace), "s", new(1.0), c.converged.Seconds()),
+			single("  99 of 100 Echoes waited in the queue at most", "s", new(1.0), c.queued.Seconds()))
 	}
-	r.Lines = append(r.Lines,
-		single("changes in a second", "", nil, c.rate),
-		single("99 of 100 changes converged within", "s", new(1.0), c.converged.Seconds()),
-		single("99 of 100 Echoes waited in the queue at most", "s", new(1.0), c.queued.Seconds()))
 	return nil
 }
 
@@ -212,7 +222,7 @@ func (o options) withControllers(ctx context.Context, r *report) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.stop(context.WithoutCancel(ctx))) }()
-	n := min(100, o.largest())
+	n := o.counted()
 	progress("Requests for each of %d Echoes until it is ready; %s of it quiet ...", n, o.quiet())
 	before, err := s.footprint(ctx)
 	if err != nil {

@@ -78,7 +78,7 @@ func (o options) quiet() time.Duration {
 	if o.full() {
 		return 10 * time.Minute
 	}
-	return 10 * time.Second
+	return 3 * time.Second
 }
 
 // churning is how long Echoes are changed all the time.
@@ -86,7 +86,24 @@ func (o options) churning() time.Duration {
 	if o.full() {
 		return 5 * time.Minute
 	}
-	return 10 * time.Second
+	return 5 * time.Second
+}
+
+// counted is for how many Echoes requests are counted: each asks for as many as any other.
+func (o options) counted() int {
+	if o.full() {
+		return 100
+	}
+	return min(20, o.n)
+}
+
+// paces are how many changes of Echoes there are in a second: as many as are asked for, and
+// before that half of it, as two cores do not have an API server that takes so many.
+func (o options) paces() []int {
+	if o.full() {
+		return []int{50, 100}
+	}
+	return []int{50}
 }
 
 func run(ctx context.Context, args []string) error {

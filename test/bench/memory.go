@@ -31,6 +31,11 @@ type memory struct {
 	Watches float64 `json:"watches"`
 }
 
+const (
+	kib = 1 << 10
+	mib = 1 << 20
+)
+
 // memoryAt starts the operator on a namespace with n Echoes that it has to write for, and
 // measures it. Without Echoes it shows what the program itself takes.
 func (s *server) memoryAt(ctx context.Context, n int) (m memory, err error) {
@@ -90,8 +95,8 @@ func peak(pid int) (float64, error) {
 	}
 	for line := range strings.Lines(string(text)) {
 		if rest, found := strings.CutPrefix(line, "VmHWM:"); found {
-			kib, err := strconv.ParseFloat(strings.Fields(rest)[0], 64)
-			return kib * 1024, err
+			size, err := strconv.ParseFloat(strings.Fields(rest)[0], 64)
+			return size * kib, err
 		}
 	}
 	return 0, fmt.Errorf("process %d has no VmHWM", pid)

@@ -146,6 +146,7 @@ func isWrite(event controlplane.AuditEvent) bool {
 
 // bestConcurrency tries how many writers at a time the plain client is quickest with.
 func (s *server) bestConcurrency(ctx context.Context, n int) (best int, err error) {
+	progress("How many writers at a time is the plain client quickest with?")
 	var least time.Duration
 	for _, workers := range []int{4, 8, 16, 32, 64} {
 		t, err := s.ceilingTimes(ctx, n, workers, false)

@@ -23,6 +23,8 @@ type restarts struct {
 	// idle and busy are from the creation of an Echo until it has converged: when all is quiet,
 	// and when the operator has just begun to look at everything again.
 	idle, busy []time.Duration
+	// peak is the most memory of the new process, in MiB.
+	peak []float64
 }
 
 // restartTimes restarts the operator on n converged Echoes, and creates one more at that moment.
@@ -57,7 +59,12 @@ func (s *server) restartTimes(ctx context.Context, n, turns int) (r restarts, er
 		if err != nil {
 			return r, err
 		}
+		most, err := peak(operator.PID())
+		if err != nil {
+			return r, err
+		}
 		r.started, r.idle, r.busy = append(r.started, started), append(r.idle, idle), append(r.busy, busy)
+		r.peak = append(r.peak, most/mib)
 	}
 	return r, nil
 }

@@ -11,10 +11,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
@@ -205,15 +205,14 @@ func (s *server) await(ctx context.Context, echo *echov1.Echo, operator *control
 // isObserved tells whether the status speaks of the newest spec.
 func isObserved(echo *echov1.Echo) bool { return echo.Status.ObservedGeneration == echo.Generation }
 
-// clear deletes what is in the namespace, as no garbage collector does. The API server gives up
+// clear deletes what is in the namespace, as no garbage collector does. The API server cuts off
 // what takes longer than a minute; the next try goes on.
 func (s *server) clear(ctx context.Context, namespace string) error {
+	always := func(error) bool { return true }
 	for _, object := range append(kinds(), &echov1.Echo{}) {
-		err := s.plane.Client.DeleteAllOf(ctx, object, client.InNamespace(namespace))
-		for apierrors.IsTimeout(err) {
-			err = s.plane.Client.DeleteAllOf(ctx, object, client.InNamespace(namespace))
-		}
-		if err != nil {
+		if err := retry.OnError(retry.DefaultBackoff, always, func() error {
+			return s.plane.Client.DeleteAllOf(ctx, object, client.InNamespace(namespace))
+		}); err != nil {
 			return err
 		}
 	}
