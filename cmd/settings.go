@@ -63,7 +63,7 @@ func parseSettings(args []string, getenv func(string) string) (settings, error) 
 		"`address` of the profiling endpoint; 0 turns it off")
 	flags.BoolVar(&s.leaderElect, "leader-elect", false,
 		"let one replica at a time act; needed with more than one replica")
-	flags.IntVar(&s.maxConcurrentReconciles, "max-concurrent-reconciles", 16,
+	flags.IntVar(&s.maxConcurrentReconciles, "max-concurrent-reconciles", 8,
 		"the `number` of Echoes reconciled at a time, 1 or more")
 	s.log.BindFlags(flags)
 
