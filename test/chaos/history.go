@@ -38,8 +38,12 @@ type history struct {
 	// uids are those of the children of each name; owners tells whose they are.
 	uids   map[string]sets.Set[types.UID]
 	owners map[types.UID]types.UID
-	// withStatus are the Echoes that ever had one.
-	withStatus  sets.Set[types.UID]
+	// firstSeen and firstStatus are the versions in which an Echo was there, and had a status.
+	firstSeen, firstStatus map[types.UID]uint64
+	// ended are the objects that were deleted.
+	ended sets.Set[types.UID]
+	// frozen are the versions at which the operator's view of Echoes stood still.
+	frozen      []uint64
 	deployments map[string][]seen[*appsv1.Deployment]
 	echoes      []seen[*echov1.Echo]
 	// newest is the last version of a Deployment that was seen; missed are those between two
@@ -62,7 +66,8 @@ type span struct{ after, to uint64 }
 func recordHistory(ctx context.Context, c client.WithWatch, namespace string) (*history, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	h := &history{cancel: cancel, uids: map[string]sets.Set[types.UID]{}, owners: map[types.UID]types.UID{},
-		withStatus: sets.Set[types.UID]{}, deployments: map[string][]seen[*appsv1.Deployment]{}}
+		firstSeen: map[types.UID]uint64{}, firstStatus: map[types.UID]uint64{}, ended: sets.Set[types.UID]{},
+		deployments: map[string][]seen[*appsv1.Deployment]{}}
 	for _, list := range kinds() {
 		w, err := h.watch(ctx, c, list, namespace)
 		if err != nil {
@@ -72,7 +77,9 @@ func recordHistory(ctx context.Context, c client.WithWatch, namespace string) (*
 		h.watches.Go(func() {
 			for err == nil {
 				for event := range w.ResultChan() {
-					if object, ok := event.Object.(client.Object); ok && event.Type != watch.Deleted {
+					if object, ok := event.Object.(client.Object); ok && event.Type == watch.Deleted {
+						h.end(object)
+					} else if ok {
 						h.add(object)
 					}
 				}
@@ -148,8 +155,9 @@ func (h *history) add(object client.Object) {
 	switch o := object.(type) {
 	case *echov1.Echo:
 		h.echoes = append(h.echoes, seen[*echov1.Echo]{o, version, time.Now()})
+		noteFirst(h.firstSeen, o.UID, version)
 		if o.Status.ObservedGeneration > 0 {
-			h.withStatus.Insert(o.UID)
+			noteFirst(h.firstStatus, o.UID, version)
 		}
 		return
 	case *appsv1.Deployment:
@@ -166,16 +174,45 @@ func (h *history) add(object client.Object) {
 	}
 }
 
+func noteFirst(versions map[types.UID]uint64, uid types.UID, version uint64) {
+	if _, noted := versions[uid]; !noted {
+		versions[uid] = version
+	}
+}
+
+func (h *history) end(object client.Object) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ended.Insert(object.GetUID())
+}
+
+// freeze notes that the operator sees Echoes as they were in this version.
+func (h *history) freeze(version string) error {
+	frozen, err := strconv.ParseUint(version, 10, 64)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.frozen = append(h.frozen, frozen)
+	return err
+}
+
+// couldNotKnow tells whether the Echo is gone, and the operator may never have seen that it had a
+// status.
+func (h *history) couldNotKnow(echo types.UID) bool {
+	status, written := h.firstStatus[echo]
+	return h.ended.Has(echo) && (!written ||
+		slices.ContainsFunc(h.frozen, func(version uint64) bool { return h.firstSeen[echo] <= version && version < status }))
+}
+
 // checkUIDs finds children that were made anew without need. Those of an Echo that went before
-// it ever had a status do not count: an operator whose view lags cannot know that they were
-// there, and makes them until it sees the end of their Echo.
+// the operator saw its first status do not count: an operator whose view lags cannot know that
+// they were there, and makes them until it sees the end of their Echo.
 func (h *history) checkUIDs(expected map[string]int) (findings []error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for name, uids := range h.uids {
 		made := 0
 		for uid := range uids {
-			if owner, owned := h.owners[uid]; !owned || h.withStatus.Has(owner) {
+			if owner, owned := h.owners[uid]; !owned || !h.couldNotKnow(owner) {
 				made++
 			}
 		}

@@ -188,7 +188,10 @@ func (s *scheduler) freeze(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.proxy.Freeze(now, frozen[s.random.IntN(len(frozen))]...)
+	resources := frozen[s.random.IntN(len(frozen))]
+	if err := s.freezeView(now, resources); err != nil {
+		return err
+	}
 	time.AfterFunc(time.Duration(s.random.IntN(4000))*time.Millisecond, s.proxy.Thaw)
 	return nil
 }

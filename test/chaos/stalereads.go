@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -17,6 +18,7 @@ const staleTime = time.Second
 // staleReads restart the operator, after each operation, on a view from before it: of the
 // Echoes, of the Deployments, or of everything. An API server replica that lags shows such a one.
 func staleReads(_ context.Context, o options) (all []scenario, err error) {
+	all = append(all, scenario{name: "an Echo goes before its status is seen", run: goesUnseen})
 	for _, s := range append(steps(), labelAndEdit) {
 		for _, resources := range frozen {
 			if s.before != nil && (!o.short || len(resources) == 1) {
@@ -58,7 +60,9 @@ func staleRead(s step, resources []string) scenario {
 			return err
 		}
 		w.history.viewLags = true
-		w.proxy.Freeze(past, resources...)
+		if err := w.freezeView(past, resources); err != nil {
+			return err
+		}
 		if err := w.restart(); err != nil {
 			return err
 		}
@@ -68,6 +72,43 @@ func staleRead(s step, resources []string) scenario {
 		pause(ctx, staleTime)
 		return w.verify(ctx)
 	}}
+}
+
+// goesUnseen deletes an Echo while the operator sees it as it was before its first status. Each
+// second it makes the children again, as they may never have been there, until it sees the end.
+func goesUnseen(ctx context.Context, w *world) error {
+	w.operator.Kill()
+	if err := w.createEcho(ctx, one, echov1.EchoSpec{Message: "m"}); err != nil {
+		return err
+	}
+	past, err := w.version(ctx)
+	if err != nil {
+		return err
+	}
+	w.history.viewLags = true
+	if err := w.freezeView(past, frozen[0]); err != nil {
+		return err
+	}
+	if err := w.restart(); err != nil {
+		return err
+	}
+	if err := w.await(ctx, w.convergence, "the Echo has a status", func(ctx context.Context) error {
+		var echo echov1.Echo
+		if err := w.plane.Client.Get(ctx, client.ObjectKey{Namespace: w.fire, Name: one}, &echo); err != nil {
+			return err
+		}
+		if echo.Status.ObservedGeneration == 0 {
+			return errors.New("it has none")
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	if err := w.deleteEcho(ctx, one); err != nil {
+		return err
+	}
+	pause(ctx, 3*staleTime)
+	return w.verify(ctx)
 }
 
 // version returns the API server's newest resource version.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,7 +29,7 @@ const (
 
 	// silence is how long a converged operator is watched for writes.
 	silence = 1500 * time.Millisecond
-	poll    = 50 * time.Millisecond
+	poll    = 100 * time.Millisecond
 )
 
 // bed is what all parts of the campaign share.
@@ -307,6 +308,17 @@ func (w *world) onChild(ctx context.Context, echo string, empty func() client.Ob
 func (w *world) change(ctx context.Context, child client.Object, how func()) error {
 	how()
 	return w.plane.Client.Update(ctx, child)
+}
+
+// freezeView lets the operator see these resources as they were in that version.
+func (w *world) freezeView(version string, resources []string) error {
+	if slices.Contains(resources, "echoes") {
+		if err := w.history.freeze(version); err != nil {
+			return err
+		}
+	}
+	w.proxy.Freeze(version, resources...)
+	return nil
 }
 
 // settle waits until both halves are well, and the same.
