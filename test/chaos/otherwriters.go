@@ -50,7 +50,7 @@ func otherWriters(context.Context, options) (all []scenario, err error) {
 // isAgain waits until everything under fire is as it was.
 func (w *world) isAgain(ctx context.Context, before, what string) error {
 	return w.await(ctx, convergence, what, func(ctx context.Context) error {
-		now, err := stateOf(ctx, w.plane.Client, w.fire)
+		now, err := stateOf(ctx, w.plane.Client, w.fire, takeNothing)
 		if err == nil && now != before {
 			err = fmt.Errorf("it is not as it was (-before +now):\n%s", cmp.Diff(strings.Split(before, "\n"), strings.Split(now, "\n")))
 		}
@@ -62,7 +62,7 @@ func deleteChild(ctx context.Context, w *world, empty func() client.Object) erro
 	if err := w.begin(ctx); err != nil {
 		return err
 	}
-	before, err := stateOf(ctx, w.plane.Client, w.fire)
+	before, err := stateOf(ctx, w.plane.Client, w.fire, takeNothing)
 	if err != nil {
 		return err
 	}

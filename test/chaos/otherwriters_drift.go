@@ -112,7 +112,7 @@ func undrift(ctx context.Context, w *world, empty func() client.Object) error {
 	if err := w.begin(ctx); err != nil {
 		return err
 	}
-	before, err := stateOf(ctx, w.plane.Client, w.fire)
+	before, err := stateOf(ctx, w.plane.Client, w.fire, takeNothing)
 	if err != nil {
 		return err
 	}

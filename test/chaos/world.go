@@ -320,8 +320,3 @@ func (w *world) freezeView(version string, resources []string) error {
 	w.proxy.Freeze(version, resources...)
 	return nil
 }
-
-// settle waits until both halves are well, and the same.
-func (w *world) settle(ctx context.Context) error {
-	return w.await(ctx, w.convergence, "both halves are the same", w.compare)
-}
