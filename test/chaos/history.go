@@ -38,8 +38,6 @@ type history struct {
 	// uids are those of the children of each name; owners tells whose they are.
 	uids   map[string]sets.Set[types.UID]
 	owners map[types.UID]types.UID
-	// firstSeen and firstStatus are the versions in which an Echo was there, and had a status.
-	firstSeen, firstStatus map[types.UID]uint64
 	// ended are the objects that were deleted.
 	ended sets.Set[types.UID]
 	// frozen are the versions at which the operator's view of Echoes stood still.
@@ -66,8 +64,7 @@ type span struct{ after, to uint64 }
 func recordHistory(ctx context.Context, c client.WithWatch, namespace string) (*history, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	h := &history{cancel: cancel, uids: map[string]sets.Set[types.UID]{}, owners: map[types.UID]types.UID{},
-		firstSeen: map[types.UID]uint64{}, firstStatus: map[types.UID]uint64{}, ended: sets.Set[types.UID]{},
-		deployments: map[string][]seen[*appsv1.Deployment]{}}
+		ended: sets.Set[types.UID]{}, deployments: map[string][]seen[*appsv1.Deployment]{}}
 	for _, list := range kinds() {
 		w, err := h.watch(ctx, c, list, namespace)
 		if err != nil {
@@ -155,10 +152,6 @@ func (h *history) add(object client.Object) {
 	switch o := object.(type) {
 	case *echov1.Echo:
 		h.echoes = append(h.echoes, seen[*echov1.Echo]{o, version, time.Now()})
-		noteFirst(h.firstSeen, o.UID, version)
-		if o.Status.ObservedGeneration > 0 {
-			noteFirst(h.firstStatus, o.UID, version)
-		}
 		return
 	case *appsv1.Deployment:
 		h.newest = max(h.newest, version)
@@ -171,12 +164,6 @@ func (h *history) add(object client.Object) {
 	h.uids[name].Insert(object.GetUID())
 	if owner := metav1.GetControllerOf(object); owner != nil {
 		h.owners[object.GetUID()] = owner.UID
-	}
-}
-
-func noteFirst(versions map[types.UID]uint64, uid types.UID, version uint64) {
-	if _, noted := versions[uid]; !noted {
-		versions[uid] = version
 	}
 }
 
@@ -197,10 +184,21 @@ func (h *history) freeze(version string) error {
 
 // couldNotKnow tells whether the Echo is gone, and the operator may never have seen that it had a
 // status.
-func (h *history) couldNotKnow(echo types.UID) bool {
-	status, written := h.firstStatus[echo]
-	return h.ended.Has(echo) && (!written ||
-		slices.ContainsFunc(h.frozen, func(version uint64) bool { return h.firstSeen[echo] <= version && version < status }))
+func (h *history) couldNotKnow(uid types.UID) bool {
+	var created, described uint64 // The versions in which it first was there, and first had a status.
+	for _, echo := range h.echoes {
+		if echo.object.UID != uid {
+			continue
+		}
+		if created == 0 {
+			created = echo.version
+		}
+		if described == 0 && echo.object.Status.ObservedGeneration > 0 {
+			described = echo.version
+		}
+	}
+	return h.ended.Has(uid) && (described == 0 ||
+		slices.ContainsFunc(h.frozen, func(version uint64) bool { return created <= version && version < described }))
 }
 
 // checkUIDs finds children that were made anew without need. Those of an Echo that went before

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -92,16 +91,7 @@ func goesUnseen(ctx context.Context, w *world) error {
 	if err := w.restart(); err != nil {
 		return err
 	}
-	if err := w.await(ctx, w.convergence, "the Echo has a status", func(ctx context.Context) error {
-		var echo echov1.Echo
-		if err := w.plane.Client.Get(ctx, client.ObjectKey{Namespace: w.fire, Name: one}, &echo); err != nil {
-			return err
-		}
-		if echo.Status.ObservedGeneration == 0 {
-			return errors.New("it has none")
-		}
-		return nil
-	}); err != nil {
+	if err := w.await(ctx, w.convergence, "the Echo has a status", w.converged()); err != nil {
 		return err
 	}
 	if err := w.deleteEcho(ctx, one); err != nil {
