@@ -182,7 +182,7 @@ func (o options) writes(ctx context.Context, s *server, r *report) error {
 // restart measures how long the operator takes to start, and what that delays.
 func (o options) restart(ctx context.Context, s *server, r *report) error {
 	n := o.largest()
-	progress("Restarts with %d Echoes, and one more Echo at that moment ...", n)
+	progress("Restarts with %d Echoes, and two more Echoes at that moment ...", n)
 	turns := o.runs
 	if !o.full() {
 		turns = 1
@@ -193,6 +193,7 @@ func (o options) restart(ctx context.Context, s *server, r *report) error {
 	}
 	r.Lines = append(r.Lines,
 		compared(fmt.Sprintf("one new Echo while %d are looked at after a restart (ceiling: when all is quiet)", n), t.busy, t.idle, new(2.0)),
+		compared("  when it is about to begin with that", t.first, t.idle, nil),
 		single(fmt.Sprintf("from the start to the first pass, with %d Echoes", n), "s", nil, seconds(t.started)...),
 		single(fmt.Sprintf("peak memory of a start with %d Echoes", n), "MiB", new(150.0), t.peak...))
 	return nil

@@ -20,14 +20,15 @@ import (
 type restarts struct {
 	// started is from the start of the process to its first pass.
 	started []time.Duration
-	// idle and busy are from the creation of an Echo until it has converged: when all is quiet,
-	// and when the operator has just begun to look at everything again.
-	idle, busy []time.Duration
+	// idle, first and busy are from the creation of an Echo until it has converged: when all is
+	// quiet; when the operator is about to begin to look at everything again; when it does.
+	idle, first, busy []time.Duration
 	// peak is the most memory of the new process, in MiB.
 	peak []float64
 }
 
-// restartTimes restarts the operator on n converged Echoes, and creates one more at that moment.
+// restartTimes restarts the operator on n converged Echoes, and creates one more at that moment,
+// and then another.
 func (s *server) restartTimes(ctx context.Context, n, turns int) (r restarts, err error) {
 	namespace, _, operator, err := s.startOn(ctx, n)
 	if err != nil {
@@ -55,6 +56,10 @@ func (s *server) restartTimes(ctx context.Context, n, turns int) (r restarts, er
 			return r, err
 		}
 		started := time.Since(begin)
+		first, err := s.newcomer(ctx, namespace, fmt.Sprint("first-", turn))
+		if err != nil {
+			return r, err
+		}
 		busy, err := s.newcomer(ctx, namespace, fmt.Sprint("busy-", turn))
 		if err != nil {
 			return r, err
@@ -63,8 +68,8 @@ func (s *server) restartTimes(ctx context.Context, n, turns int) (r restarts, er
 		if err != nil {
 			return r, err
 		}
-		r.started, r.idle, r.busy = append(r.started, started), append(r.idle, idle), append(r.busy, busy)
-		r.peak = append(r.peak, most/mib)
+		r.started, r.peak = append(r.started, started), append(r.peak, most/mib)
+		r.idle, r.first, r.busy = append(r.idle, idle), append(r.first, first), append(r.busy, busy)
 	}
 	return r, nil
 }

@@ -38,7 +38,7 @@ const (
 
 var mutants = []mutant{
 	{name: "writes in steady state", promise: 1, part: "crash points",
-		file: childrenFile, text: "if equality.Semantic.DeepEqual(live, wanted) {", bug: "if false && equality.Semantic.DeepEqual(live, wanted) {"},
+		file: childrenFile, text: "if !changed {\n		return live, nil", bug: "if false && !changed {\n		return live, nil"},
 	{name: "writes the time into its status", promise: 1, part: "crash points",
 		file: controllerFile, text: "	if err := r.writeStatus(ctx, echo, next)", bug: "	next.Selector += time.Now().Format(\",15-04-05\")\n	if err := r.writeStatus(ctx, echo, next)"},
 	{name: "adopts by name", promise: 2, part: "other writers",
