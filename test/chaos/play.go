@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -25,6 +26,9 @@ type scenario struct {
 
 // convergence is what is promised: so long after the last fault everything is well again.
 const convergence = time.Minute
+
+// tellEvery is how often a part says how far it is.
+const tellEvery = time.Minute
 
 // newBed starts what the campaign needs.
 func newBed(ctx context.Context, o options, directory string) (*bed, error) {
@@ -89,6 +93,7 @@ func (b *bed) play(ctx context.Context, p part, o options, program string) (part
 	if err != nil {
 		return partResult{}, err
 	}
+	scenarios = slices.DeleteFunc(scenarios, func(s scenario) bool { return !strings.Contains(s.name, o.scenario) })
 	if p.alone {
 		o.workers = 1
 	}
@@ -96,6 +101,7 @@ func (b *bed) play(ctx context.Context, p part, o options, program string) (part
 	defer stop()
 	var (
 		start  = time.Now()
+		told   = start
 		mu     sync.Mutex
 		group  sync.WaitGroup
 		queue  = make(chan scenario)
@@ -109,6 +115,10 @@ func (b *bed) play(ctx context.Context, p part, o options, program string) (part
 				if playing.Err() == nil {
 					result.add(outcome, !o.mutants)
 				}
+				if now := time.Now(); now.Sub(told) > tellEvery {
+					told = now
+					fmt.Printf("%s %d of %d, %d failed\n", now.Format(time.TimeOnly), result.Scenarios, len(scenarios), result.Failed)
+				}
 				if result.Failed > 0 && o.mutants {
 					stop() // It is caught.
 				}
@@ -117,7 +127,7 @@ func (b *bed) play(ctx context.Context, p part, o options, program string) (part
 		})
 	}
 	for _, s := range scenarios {
-		if strings.Contains(s.name, o.scenario) && playing.Err() == nil {
+		if playing.Err() == nil {
 			queue <- s
 		}
 	}
