@@ -161,7 +161,7 @@ MUTANTS ?= $(shell date +%Y%m%d)
 chaos-short: build bin/kube-apiserver bin/etcd ## Try it for some minutes, and see that planted bugs are caught.
 	$(CHAOS) -short
 	$(CHAOS) -short -mutants -seed $(MUTANTS)
-chaos-mutants: build bin/kube-apiserver bin/etcd ## See which part of it catches which planted bug; an hour.
+chaos-mutants: build bin/kube-apiserver bin/etcd ## See which part of it catches which planted bug; an hour and a half.
 	$(CHAOS) -mutants -report bin/chaos-mutants.json
 
 .PHONY: cluster-test
