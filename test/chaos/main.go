@@ -128,12 +128,12 @@ func (b *bed) campaign(ctx context.Context, o options, r *report) error {
 			continue
 		}
 		fmt.Printf("\033[1m%s\033[0m\n", p.name)
-		result, err := b.play(ctx, p, o, b.program)
+		results, err := b.play(ctx, []part{p}, o, b.program)
 		if err != nil {
 			return err
 		}
-		r.Parts = append(r.Parts, result)
-		failed += result.Failed
+		r.Parts = append(r.Parts, results...)
+		failed += results[0].Failed
 	}
 	if failed > 0 {
 		return fmt.Errorf("%d scenarios failed", failed)

@@ -159,18 +159,15 @@ func (b *bed) huntMutants(ctx context.Context, o options, r *report) error {
 		if err != nil {
 			return err
 		}
+		all := o
+		all.scenario, all.short, all.seed = "", true, 1
+		results, err := b.play(ctx, m.hunters(o), all, program)
+		if err != nil {
+			return err
+		}
 		result := mutantResult{Mutant: m.name, Promise: m.promise, Caught: map[string]string{}}
-		for _, p := range parts {
-			if o.short && p.name != m.part || o.part != "" && p.name != o.part || p.alone {
-				continue
-			}
-			all := o
-			all.scenario, all.short, all.seed = "", true, 1
-			played, err := b.play(ctx, p, all, program)
-			if err != nil {
-				return err
-			}
-			result.Caught[p.name] = strings.Join(played.Failures, "; ")
+		for _, played := range results {
+			result.Caught[played.Part] = strings.Join(played.Failures, "; ")
 		}
 		r.Mutants = append(r.Mutants, result)
 		if result.Caught[m.part] == "" {
@@ -184,6 +181,17 @@ func (b *bed) huntMutants(ctx context.Context, o options, r *report) error {
 		return fmt.Errorf("%d mutants were not caught", missed)
 	}
 	return nil
+}
+
+// hunters are the parts that look for the mutant: in the short form the one that has to catch
+// it. The last parts come first, as they mostly wait.
+func (m mutant) hunters(o options) (hunters []part) {
+	for _, p := range slices.Backward(parts) {
+		if !p.alone && (!o.short || p.name == m.part) && (o.part == "" || p.name == o.part) {
+			hunters = append(hunters, p)
+		}
+	}
+	return hunters
 }
 
 // printMutants prints the table of which part catches which.

@@ -87,54 +87,90 @@ func (b *bed) stop(ctx context.Context) error {
 	return b.plane.Stop(ctx)
 }
 
-// play runs the scenarios of a part, some at a time, each in a world of its own.
-func (b *bed) play(ctx context.Context, p part, o options, program string) (partResult, error) {
-	scenarios, err := p.scenarios(ctx, o)
-	if err != nil {
-		return partResult{}, err
+// playing is a part that is being played.
+type playing struct {
+	part      part
+	ctx       context.Context // Ends where a planted bug is caught.
+	stop      context.CancelFunc
+	scenarios []scenario
+	start     time.Time
+	result    partResult
+}
+
+// next is a scenario whose turn it is.
+type next struct {
+	scenario
+	of *playing
+}
+
+// play runs the scenarios of parts, some at a time, each in a world of its own.
+func (b *bed) play(ctx context.Context, chosen []part, o options, program string) (results []partResult, err error) {
+	var all []*playing
+	for _, p := range chosen {
+		scenarios, err := p.scenarios(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		scenarios = slices.DeleteFunc(scenarios, func(s scenario) bool { return !strings.Contains(s.name, o.scenario) })
+		playing := &playing{part: p, scenarios: scenarios, result: partResult{Part: p.name, Faults: map[string]int{}}}
+		playing.ctx, playing.stop = context.WithCancel(ctx)
+		defer playing.stop()
+		if p.alone {
+			o.workers = 1
+		}
+		all = append(all, playing)
 	}
-	scenarios = slices.DeleteFunc(scenarios, func(s scenario) bool { return !strings.Contains(s.name, o.scenario) })
-	if p.alone {
-		o.workers = 1
-	}
-	playing, stop := context.WithCancel(ctx)
-	defer stop()
 	var (
-		start  = time.Now()
-		told   = start
-		mu     sync.Mutex
-		group  sync.WaitGroup
-		queue  = make(chan scenario)
-		result = partResult{Part: p.name, Faults: map[string]int{}}
+		told  = time.Now()
+		mu    sync.Mutex
+		group sync.WaitGroup
+		queue = make(chan next)
 	)
 	for number := range o.workers {
 		group.Go(func() {
 			for s := range queue {
-				outcome := b.playOne(playing, s, number, program)
+				outcome := b.playOne(s.of.ctx, s.scenario, number, program)
 				mu.Lock()
-				if playing.Err() == nil {
-					result.add(outcome, !o.mutants)
-				}
+				s.of.add(outcome, o.mutants)
 				if now := time.Now(); now.Sub(told) > tellEvery {
 					told = now
-					fmt.Printf("%s %d of %d, %d failed\n", now.Format(time.TimeOnly), result.Scenarios, len(scenarios), result.Failed)
-				}
-				if result.Failed > 0 && o.mutants {
-					stop() // It is caught.
+					s.of.tell(now)
 				}
 				mu.Unlock()
 			}
 		})
 	}
-	for _, s := range scenarios {
-		if playing.Err() == nil {
-			queue <- s
+	for _, p := range all {
+		p.start = time.Now()
+		for _, s := range p.scenarios {
+			if p.ctx.Err() == nil {
+				queue <- next{s, p}
+			}
 		}
 	}
 	close(queue)
 	group.Wait()
-	result.Seconds = time.Since(start).Seconds()
-	return result, ctx.Err()
+	for _, p := range all {
+		results = append(results, p.result)
+	}
+	return results, ctx.Err()
+}
+
+// add keeps what became of a scenario. A hunt for mutants needs one failure, and stops then.
+func (p *playing) add(o outcome, mutants bool) {
+	if p.ctx.Err() != nil {
+		return
+	}
+	p.result.add(o, !mutants)
+	p.result.Seconds = time.Since(p.start).Seconds()
+	if p.result.Failed > 0 && mutants {
+		p.stop()
+	}
+}
+
+// tell says how far the part is.
+func (p *playing) tell(now time.Time) {
+	fmt.Printf("%s %s: %d of %d, %d failed\n", now.Format(time.TimeOnly), p.part.name, p.result.Scenarios, len(p.scenarios), p.result.Failed)
 }
 
 // outcome is what became of a scenario.
