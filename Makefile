@@ -162,7 +162,7 @@ chaos-short: build bin/kube-apiserver bin/etcd ## Try it for some minutes, and s
 	$(CHAOS) -short
 	$(CHAOS) -short -mutants -seed $(MUTANTS)
 chaos-mutants: build bin/kube-apiserver bin/etcd ## See which part of it catches which planted bug; an hour and a half.
-	$(CHAOS) -mutants -report bin/chaos-mutants.json
+	$(CHAOS) -mutants -report bin/chaos-mutants.json -part "$(PART)" -scenario "$(SCENARIO)"
 
 .PHONY: cluster-test
 cluster-test: cluster-tools ## Test the local cluster: that it comes, goes, and leaves nothing behind.
