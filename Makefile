@@ -154,7 +154,7 @@ covered = go tool cover -func=$(1) | awk '/^total:/ {sub("%","",$$3); printf "co
 # SEED=… replays one schedule; PART=… and SCENARIO=… choose among the others.
 CHAOS = go run ./test/chaos
 .PHONY: chaos chaos-short chaos-mutants
-chaos: build bin/kube-apiserver bin/etcd ## Try to break the operator by faults of every kind; an hour.
+chaos: build bin/kube-apiserver bin/etcd ## Try to break the operator by faults of every kind; two hours.
 	$(CHAOS) -report bin/chaos.json $(if $(SEED),-part schedules -runs 1 -seed $(SEED),-runs $(or $(RUNS),2000) -part "$(PART)" -scenario "$(SCENARIO)")
 # Every day has another sample of the planted bugs; MUTANTS=0 takes them all.
 MUTANTS ?= $(shell date +%Y%m%d)
