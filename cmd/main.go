@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"runtime/debug"
 	"time"
 
 	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
@@ -61,17 +60,6 @@ func run(ctx context.Context, args []string, getenv func(string) string) error {
 		return err
 	}
 	return mgr.Start(ctx)
-}
-
-// garbagePercent is how much garbage there may be, of what is live: Go's default would double
-// the cache. See docs/performance.md for what it costs.
-const garbagePercent = 50
-
-// limitGarbage sets it, unless the environment says something else.
-func limitGarbage(getenv func(string) string) {
-	if getenv("GOGC") == "" {
-		debug.SetGCPercent(garbagePercent)
-	}
 }
 
 // newManager sets everything up. It asks nothing of the API server, which may be away.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"runtime/debug"
 	"testing"
 	"time"
 
@@ -43,19 +42,6 @@ func TestNobodyThere(t *testing.T) {
 		}
 	case <-time.After(10 * time.Second):
 		t.Error("it asks the API server, and waits for an answer")
-	}
-}
-
-// TestLimitGarbage: GOGC, which the Go runtime has read already, comes first.
-func TestLimitGarbage(t *testing.T) {
-	const before = 200
-	defer debug.SetGCPercent(debug.SetGCPercent(before))
-	for variable, want := range map[string]int{"GOGC=200": before, "GOGC=": garbagePercent} {
-		debug.SetGCPercent(before)
-		limitGarbage(env(variable))
-		if got := debug.SetGCPercent(before); got != want {
-			t.Errorf("with %s: %d, want %d", variable, got, want)
-		}
 	}
 }
 
