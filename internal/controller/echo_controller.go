@@ -82,16 +82,22 @@ func (r *EchoReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager)
 	return ctrl.NewControllerManagedBy(mgr).
 		For(&echov1.Echo{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&echov1.Echo{}, lookAgain, builder.WithPredicates(statusChanged)).
-		Owns(&appsv1.Deployment{}).
-		Owns(&corev1.Service{}).
-		Owns(&policyv1.PodDisruptionBudget{}).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(echoOfPod), builder.WithPredicates(podFailureChanged)).
+		Owns(&appsv1.Deployment{}, builder.WithPredicates(sinceStart)).
+		Owns(&corev1.Service{}, builder.WithPredicates(sinceStart)).
+		Owns(&policyv1.PodDisruptionBudget{}, builder.WithPredicates(sinceStart)).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(echoOfPod), builder.WithPredicates(sinceStart, podFailureChanged)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: r.MaxConcurrentReconciles,
 			ReconciliationTimeout:   passTimeout,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minBackoff, maxBackoff),
 		}).
 		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
+}
+
+// sinceStart leaves out what was there before the operator: every Echo that was is looked at
+// once, and its children with it. To hear of each of them, too, would keep the queue busy.
+var sinceStart = predicate.Funcs{
+	CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList },
 }
 
 // lookAgain has a status looked at again that somebody has written. It may have been this
