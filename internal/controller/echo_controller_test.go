@@ -151,6 +151,21 @@ var _ = Describe("An Echo", func() {
 		becomesReady(echo)
 	})
 
+	It("undoes at its start what others did while it was away", func() {
+		stop := startOperator()
+		echo := createEcho(namespace, "hello", twoPods)
+		becomesReady(echo)
+		stop()
+		deployment, service, budget := deploymentOf(echo), serviceOf(echo), budgetOf(echo)
+		Eventually(komega.Update(deployment, func() { deployment.Spec.Replicas = ptr.To[int32](3) })).Should(Succeed())
+		Eventually(komega.Update(service, func() { service.Spec.Selector = nil })).Should(Succeed())
+		Expect(admin.Delete(ctx, budget)).To(Succeed())
+		startOperator()
+		Eventually(komega.Object(deployment)).Should(HaveField("Spec.Replicas", HaveValue(BeEquivalentTo(2))))
+		Eventually(komega.Object(service)).Should(HaveField("Spec.Selector", Not(BeEmpty())))
+		Eventually(komega.Get(budget)).Should(Succeed())
+	})
+
 	It("has a status that is corrected, whoever wrote it", func() {
 		startOperator()
 		echo := createEcho(namespace, "hello", twoPods)
