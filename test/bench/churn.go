@@ -50,7 +50,7 @@ func (s *server) churnFor(ctx context.Context, n, pace int, howLong time.Duratio
 		return c, err
 	}
 	defer func() { err = errors.Join(err, operator.Terminate(), s.clear(ctx, namespace)) }()
-	scraper, err := s.newScraper(ctx, port)
+	scraper, err := s.newScraper(ctx, namespace, port)
 	if err != nil {
 		return c, err
 	}
@@ -206,9 +206,9 @@ type scraper struct {
 	url, token string
 }
 
-// newScraper makes one that the API server knows, and lets read metrics.
-func (s *server) newScraper(ctx context.Context, port string) (*scraper, error) {
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "scraper"}}
+// newScraper makes one of that name that the API server knows, and lets read metrics.
+func (s *server) newScraper(ctx context.Context, name, port string) (*scraper, error) {
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}}
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: account.Name},
 		Rules: []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}}}
 	binding := &rbacv1.ClusterRoleBinding{

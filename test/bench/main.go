@@ -86,7 +86,7 @@ func (o options) churning() time.Duration {
 	if o.full() {
 		return 5 * time.Minute
 	}
-	return 5 * time.Second
+	return 3 * time.Second
 }
 
 // counted is for how many Echoes requests are counted: each asks for as many as any other.
@@ -95,15 +95,6 @@ func (o options) counted() int {
 		return 100
 	}
 	return min(20, o.n)
-}
-
-// paces are how many changes of Echoes there are in a second: as many as are asked for, and
-// before that half of it, as two cores do not have an API server that takes so many.
-func (o options) paces() []int {
-	if o.full() {
-		return []int{50, 100}
-	}
-	return []int{50}
 }
 
 func run(ctx context.Context, args []string) error {
