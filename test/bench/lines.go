@@ -134,15 +134,7 @@ func (o options) memory(ctx context.Context, s *server, r *report) error {
 	if err != nil {
 		return err
 	}
-	before, err := s.footprint(ctx)
-	if err != nil {
-		return err
-	}
 	many, err := s.memoryAt(ctx, n)
-	if err != nil {
-		return err
-	}
-	after, err := s.footprint(ctx)
 	if err != nil {
 		return err
 	}
@@ -151,7 +143,7 @@ func (o options) memory(ctx context.Context, s *server, r *report) error {
 		single("live memory of an Echo", "KiB", new(12.0), (many.Heap-none.Heap)/float64(n)/kib),
 		single("allocations of a pass without a change", "", nil, many.Mallocs),
 		single(fmt.Sprintf("watches that %d Echoes add", n), "", new(0.0), many.Watches-none.Watches),
-		single("memory of the API server for an Echo", "KiB", nil, (after.apiServer-before.apiServer)/float64(n)/kib))
+		single("live memory of the API server for an Echo", "KiB", nil, (many.APIServer-none.APIServer)/float64(n)/kib))
 	progress("The same beside %d foreign Deployments and Services ...", n)
 	if err := s.addForeign(ctx, n); err != nil {
 		return err
@@ -225,18 +217,18 @@ func (o options) withControllers(ctx context.Context, r *report) (err error) {
 	defer func() { err = errors.Join(err, s.stop(context.WithoutCancel(ctx))) }()
 	n := o.counted()
 	progress("Requests for each of %d Echoes until it is ready; %s of it quiet ...", n, o.quiet())
-	before, err := s.footprint(ctx)
+	before, err := s.storage(ctx)
 	if err != nil {
 		return err
 	}
 	if r.Ready, err = s.requests(ctx, n, o.quiet(), isReady); err != nil {
 		return err
 	}
-	after, err := s.footprint(ctx)
+	after, err := s.storage(ctx)
 	if err != nil {
 		return err
 	}
-	r.Lines = append(r.Lines, single("etcd's file for an Echo that came, changed twice, and went", "KiB", nil, (after.etcd-before.etcd)/float64(n)/1024))
+	r.Lines = append(r.Lines, single("etcd's file for an Echo that came, changed twice, and went", "KiB", nil, (after-before)/float64(n)/1024))
 	var reads float64
 	for _, c := range r.Ready {
 		var target *float64

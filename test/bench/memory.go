@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kkloud-io/echo-operator/test/controlplane"
@@ -29,6 +31,8 @@ type memory struct {
 	Mallocs float64 `json:"mallocs"`
 	// Watches is the number of watches that it began.
 	Watches float64 `json:"watches"`
+	// APIServer is what was live in the API server after a garbage collection.
+	APIServer float64 `json:"apiServer"`
 }
 
 const (
@@ -63,7 +67,12 @@ func (s *server) memoryAt(ctx context.Context, n int) (m memory, err error) {
 	if m.Peak, err = peak(operator.PID()); err != nil {
 		return m, err
 	}
-	before, err := memStats(ctx, port)
+	server, err := s.memStats(ctx)
+	if err != nil {
+		return m, err
+	}
+	m.APIServer = server["HeapAlloc"]
+	before, err := memStats(ctx, http.DefaultClient, "http://127.0.0.1:"+port)
 	m.Heap = before["HeapAlloc"]
 	if err != nil || n == 0 {
 		return m, err
@@ -71,7 +80,7 @@ func (s *server) memoryAt(ctx context.Context, n int) (m memory, err error) {
 	if err := s.touch(ctx, namespace, n); err != nil {
 		return m, err
 	}
-	after, err := memStats(ctx, port)
+	after, err := memStats(ctx, http.DefaultClient, "http://127.0.0.1:"+port)
 	m.Mallocs = (after["Mallocs"] - before["Mallocs"]) / float64(n)
 	return m, err
 }
@@ -102,13 +111,26 @@ func peak(pid int) (float64, error) {
 	return 0, fmt.Errorf("process %d has no VmHWM", pid)
 }
 
-// memStats collects garbage in the operator, and reads what its runtime counts.
-func memStats(ctx context.Context, port string) (map[string]float64, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:"+port+"/debug/pprof/heap?gc=1&debug=1", nil)
+// memStats is that of the API server.
+func (s *server) memStats(ctx context.Context) (map[string]float64, error) {
+	c, err := rest.HTTPClientFor(s.plane.Config)
 	if err != nil {
 		return nil, err
 	}
-	response, err := http.DefaultClient.Do(request)
+	return memStats(ctx, c, s.plane.Config.Host)
+}
+
+// memStats collects garbage in the program at the address, and reads what its runtime counts.
+func memStats(ctx context.Context, c *http.Client, address string) (map[string]float64, error) {
+	profile, err := url.JoinPath(address, "debug", "pprof", "heap")
+	if err != nil {
+		return nil, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, profile+"?gc=1&debug=1", nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := c.Do(request)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +143,7 @@ func memStats(ctx context.Context, port string) (map[string]float64, error) {
 		}
 	}
 	if stats["HeapAlloc"] == 0 {
-		return nil, errors.New("the operator's heap profile has no HeapAlloc")
+		return nil, fmt.Errorf("%s answered %s, and no HeapAlloc", profile, response.Status)
 	}
 	return stats, nil
 }
