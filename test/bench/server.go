@@ -161,44 +161,45 @@ func (s *server) edit(ctx context.Context, echoes []*echov1.Echo, change func(*e
 	})
 }
 
-// awaitAll waits until every Echo of the namespace is as it has to be. It looks at one Echo at a
-// time, the last of those that are not: to list thousands would load the API server that is
-// measured.
+// awaitAll waits until every Echo of the namespace is as it has to be. It looks at them only when
+// the API server was asked nothing for a moment: to list thousands, again and again, would load
+// what is measured.
 func (s *server) awaitAll(ctx context.Context, namespace string, operator *controlplane.Operator, is func(*echov1.Echo) bool) error {
-	last, err := s.lastThatIsNot(ctx, namespace, is)
-	for err == nil && last != nil {
-		if err = s.await(ctx, last, operator, is); err != nil {
-			return fmt.Errorf("wait for Echo %s: %w", last.Name, err)
+	ctx, stop := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not every Echo was as it has to be within %s", timeout))
+	defer stop()
+	for {
+		if err := s.awaitSilence(ctx, operator); err != nil {
+			return errors.Join(err, context.Cause(ctx))
 		}
-		last, err = s.lastThatIsNot(ctx, namespace, is)
-	}
-	return err
-}
-
-// lastThatIsNot finds the last Echo of the namespace that is not as it has to be, or none.
-func (s *server) lastThatIsNot(ctx context.Context, namespace string, is func(*echov1.Echo) bool) (*echov1.Echo, error) {
-	var echoes echov1.EchoList
-	if err := s.plane.Client.List(ctx, &echoes, client.InNamespace(namespace)); err != nil {
-		return nil, err
-	}
-	for _, echo := range slices.Backward(echoes.Items) {
-		if !is(&echo) {
-			return &echo, nil
+		var echoes echov1.EchoList
+		if err := s.plane.Client.List(ctx, &echoes, client.InNamespace(namespace)); err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(echoes.Items, func(echo echov1.Echo) bool { return !is(&echo) }) {
+			return nil
 		}
 	}
-	return nil, nil
 }
 
-// await waits until the Echo is as it has to be, or the operator has failed.
-func (s *server) await(ctx context.Context, echo *echov1.Echo, operator *controlplane.Operator, is func(*echov1.Echo) bool) error {
-	return wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
+// awaitSilence waits until the audit log has not grown for half a second, or the operator has
+// failed.
+func (s *server) awaitSilence(ctx context.Context, operator *controlplane.Operator) error {
+	var size int64
+	var grown time.Time
+	return wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(context.Context) (bool, error) {
 		if operator != nil {
 			if err := operator.Failed(); err != nil {
 				return false, err
 			}
 		}
-		err := s.plane.Client.Get(ctx, client.ObjectKeyFromObject(echo), echo)
-		return err == nil && is(echo), err
+		log, err := os.Stat(string(s.audit))
+		if err != nil {
+			return false, err
+		}
+		if log.Size() != size {
+			size, grown = log.Size(), time.Now()
+		}
+		return time.Since(grown) > 500*time.Millisecond, nil
 	})
 }
 
