@@ -21,6 +21,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
@@ -126,7 +127,6 @@ func (s *server) watch(ctx context.Context, namespace string) (watch.Interface, 
 type changeLog struct {
 	mu              sync.Mutex
 	begun, observed map[version]time.Time
-	news            chan struct{}
 }
 
 // version is one spec of an Echo.
@@ -136,7 +136,7 @@ type version struct {
 }
 
 func newChangeLog() *changeLog {
-	return &changeLog{begun: map[version]time.Time{}, observed: map[version]time.Time{}, news: make(chan struct{}, 1)}
+	return &changeLog{begun: map[version]time.Time{}, observed: map[version]time.Time{}}
 }
 
 func (l *changeLog) changed(echo *echov1.Echo, begin time.Time) {
@@ -158,27 +158,21 @@ func (l *changeLog) follow(w watch.Interface) {
 			l.observed[seen] = now
 		}
 		l.mu.Unlock()
-		select {
-		case l.news <- struct{}{}:
-		default:
-		}
 	}
 }
 
 // wait waits until every change has been observed, and returns how long each took. A change
 // that was overtaken by the next of the same Echo took as long as that.
-func (l *changeLog) wait(ctx context.Context) ([]time.Duration, error) {
-	for {
-		if took, missing := l.took(); missing == 0 {
-			return took, nil
-		}
-		select {
-		case <-ctx.Done():
-			_, missing := l.took()
-			return nil, fmt.Errorf("%d changes have not converged: %w", missing, ctx.Err())
-		case <-l.news:
-		}
+func (l *changeLog) wait(ctx context.Context) (took []time.Duration, err error) {
+	missing := 0
+	err = wait.PollUntilContextCancel(ctx, time.Second, true, func(context.Context) (bool, error) {
+		took, missing = l.took()
+		return missing == 0, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%d changes have not converged: %w", missing, err)
 	}
+	return took, nil
 }
 
 func (l *changeLog) took() (took []time.Duration, missing int) {
