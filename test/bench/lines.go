@@ -17,11 +17,7 @@ func (o options) withoutControllers(ctx context.Context, r *report) (err error) 
 		return err
 	}
 	defer func() { err = errors.Join(err, s.stop(context.WithoutCancel(ctx))) }()
-	lines := []func(context.Context, *server, *report) error{o.writes, o.restart, o.churn, o.pairs}
-	if o.full() { // The gate measures memory in half a minute.
-		lines = append(lines, o.memory)
-	}
-	for _, measure := range lines {
+	for _, measure := range []func(context.Context, *server, *report) error{o.writes, o.restart, o.churn, o.pairs} {
 		if err := measure(ctx, s, r); err != nil {
 			return err
 		}
@@ -126,8 +122,14 @@ func (o options) workers(ctx context.Context, s *server, r *report, best int) er
 	return nil
 }
 
-// memory measures what the operator takes.
-func (o options) memory(ctx context.Context, s *server, r *report) error {
+// memory measures what the operator takes, and the API server: a new one, as one that has had
+// many objects keeps what it has to tell those who watch.
+func (o options) memory(ctx context.Context, r *report) (err error) {
+	s, err := startServer(ctx, o.root, true)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.stop(context.WithoutCancel(ctx))) }()
 	n := o.largest()
 	progress("Memory of an operator with no Echo, and with %d ...", n)
 	none, err := s.memoryAt(ctx, 0)

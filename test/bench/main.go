@@ -110,6 +110,9 @@ func run(ctx context.Context, args []string) error {
 	r := &report{Machine: fmt.Sprintf("%d cores, %s/%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH),
 		Date: time.Now().UTC().Format(time.DateOnly), Runs: o.runs}
 	err = errors.Join(o.withControllers(ctx, r), o.withoutControllers(ctx, r))
+	if o.full() { // The gate measures memory in half a minute.
+		err = errors.Join(err, o.memory(ctx, r))
+	}
 	r.print(os.Stdout) // What was measured before an error, too.
 	if o.curves != "" {
 		err = errors.Join(err, r.draw(o.curves))
