@@ -171,7 +171,7 @@ cluster-test: cluster-tools ## Test the local cluster: that it comes, goes, and 
 # N=… and RUNS=… make it shorter.
 BENCH = go -C test/bench run . -root $(CURDIR)
 .PHONY: bench bench-gate bench-writes
-bench: build bin/kube-apiserver bin/etcd ## Measure the operator against the limit of its API server; an hour and a half, or two minutes with N=200 RUNS=3.
+bench: build bin/kube-apiserver bin/etcd ## Measure the operator against the limit of its API server; seventy minutes, or two with N=200 RUNS=3.
 	$(BENCH) -report $(BIN)/bench.json -curves $(BIN)/curves $(if $(N),-n $(N)) $(if $(RUNS),-runs $(RUNS))
 bench-gate: build bin/kube-apiserver bin/etcd ## Compare requests, allocations and memory with the recorded ones; RECORD=1 records them anew.
 	go -C test/bench test .
