@@ -86,7 +86,7 @@ func (o options) churning() time.Duration {
 	if o.full() {
 		return 5 * time.Minute
 	}
-	return 3 * time.Second
+	return 2 * time.Second
 }
 
 // counted is for how many Echoes requests are counted: each asks for as many as any other.
@@ -94,7 +94,7 @@ func (o options) counted() int {
 	if o.full() {
 		return 100
 	}
-	return min(20, o.n)
+	return min(10, o.n)
 }
 
 func run(ctx context.Context, args []string) error {

@@ -94,7 +94,7 @@ const (
 )
 
 // settling is how long after the last change a late pass may come.
-const settling = 2 * time.Second
+const settling = 1500 * time.Millisecond
 
 // isReady tells whether every pod serves the newest spec.
 func isReady(echo *echov1.Echo) bool {
