@@ -230,7 +230,7 @@ func (o options) withControllers(ctx context.Context, r *report) (err error) {
 	if err != nil {
 		return err
 	}
-	r.Lines = append(r.Lines, single("etcd's file for an Echo that came, changed twice, and went", "KiB", nil, (after-before)/float64(n)/1024))
+	r.Lines = append(r.Lines, single("etcd's file for an Echo that came, changed twice, and went", "KiB", nil, (after-before)/float64(n)/kib))
 	var reads float64
 	for _, c := range r.Ready {
 		var target *float64
