@@ -23,16 +23,16 @@ import (
 // memory is what an operator takes, in bytes.
 type memory struct {
 	// Peak is the most that was resident, as the kernel counts it.
-	Peak float64 `json:"peak"`
+	Peak float64
 	// Heap is what was live after a garbage collection, when all was quiet.
-	Heap float64 `json:"heap"`
+	Heap float64
 	// Mallocs is the number of allocations of a pass that changes nothing, with the event that
 	// brings it.
-	Mallocs float64 `json:"mallocs"`
+	Mallocs float64
 	// Watches is the number of watches that it began.
-	Watches float64 `json:"watches"`
+	Watches float64
 	// APIServer is what was live in the API server after a garbage collection.
-	APIServer float64 `json:"apiServer"`
+	APIServer float64
 }
 
 const (
