@@ -49,7 +49,7 @@ INSTALLED := http-echo docker bundle catalog
 
 .PHONY: demo
 demo: cluster $(INSTALLED:%=%-build) $(INSTALLED:%=%-push) ## From a bare machine to an answer: cluster, OLM, Subscription, an Echo and its answer.
-	test/demo.sh
+	hack/demo.sh
 
 LAYERS := verify lint unit bin/etcd bin/kube-apiserver integration bench-gate chaos-short bundle-check manifests-check monitoring-check \
 	cluster-test e2e $(if $(LOCAL_CLUSTER),e2e-olm-short cluster-down)
@@ -104,12 +104,12 @@ fmt: bin/golangci-lint ## Format the Go code.
 	golangci-lint fmt ./...
 
 # The tests that are Go modules of their own.
-TEST_MODULES := bench cluster packaging
+MODULES := hack test
 
 .PHONY: lint
 lint: bin/golangci-lint bin/actionlint ## Lint the Go code and the workflows.
 	golangci-lint run ./...
-	for module in $(TEST_MODULES); do (cd test/$$module && golangci-lint run --config ../../.golangci.yml --disable gosec ./...); done
+	for module in $(MODULES); do (cd $$module && golangci-lint run --config ../.golangci.yml --disable gosec ./...); done
 	actionlint
 
 .PHONY: build
@@ -124,11 +124,13 @@ run: install ## Run the operator on this machine against the current kubeconfig.
 
 # The race detector is written in C.
 RACE := CGO_ENABLED=1 go test -race
-PURE := ./api/... ./internal/children/... ./internal/metrics ./internal/status/... ./test/chaos/proxy ./test/docs ./test/releases
+PURE := ./api/... ./internal/children/... ./internal/metrics ./internal/status/...
 
 .PHONY: unit
 unit: ## Test what needs no API server; the shapes and the status to at least 95 %.
 	$(RACE) $(PURE)
+	CGO_ENABLED=1 go -C test test -race ./chaos/proxy ./docs
+	CGO_ENABLED=1 go -C hack test -race ./catalog/releases
 	go test ./cmd/... # Without the detector, as the servers of metrics are large.
 	@$(MAKE) --no-print-directory fuzz FUZZTIME=5s
 	@go test -coverprofile=bin/unit.cover ./internal/children/... ./internal/status/... >/dev/null
@@ -152,36 +154,36 @@ integration: build bin/kube-apiserver bin/etcd ## Test the controller on a real 
 covered = go tool cover -func=$(1) | awk '/^total:/ {sub("%","",$$3); printf "coverage %s %% (at least $(2) %%)\n", $$3; exit $$3 < $(2)}'
 
 # SEED=… replays one schedule; PART=… and SCENARIO=… choose among the others.
-CHAOS = go run ./test/chaos
+CHAOS = go -C test run ./chaos -root $(CURDIR)
 .PHONY: chaos chaos-short chaos-mutants
 chaos: build bin/kube-apiserver bin/etcd ## Try to break the operator by faults of every kind; two hours.
-	$(CHAOS) -report bin/chaos.json $(if $(SEED),-part schedules -runs 1 -seed $(SEED),-runs $(or $(RUNS),2000) -part "$(PART)" -scenario "$(SCENARIO)")
+	$(CHAOS) -report $(BIN)/chaos.json $(if $(SEED),-part schedules -runs 1 -seed $(SEED),-runs $(or $(RUNS),2000) -part "$(PART)" -scenario "$(SCENARIO)")
 # Every day has another sample of the planted bugs; MUTANTS=0 takes them all.
 MUTANTS ?= $(shell date +%Y%m%d)
 chaos-short: build bin/kube-apiserver bin/etcd ## Try it for some minutes, and see that planted bugs are caught.
 	$(CHAOS) -short
 	$(CHAOS) -short -mutants -seed $(MUTANTS)
 chaos-mutants: build bin/kube-apiserver bin/etcd ## See which part of it catches which planted bug; an hour and a half.
-	$(CHAOS) -mutants -report bin/chaos-mutants.json -part "$(PART)" -scenario "$(SCENARIO)"
+	$(CHAOS) -mutants -report $(BIN)/chaos-mutants.json -part "$(PART)" -scenario "$(SCENARIO)"
 
 .PHONY: cluster-test
 cluster-test: cluster-tools ## Test the local cluster: that it comes, goes, and leaves nothing behind.
-	cd test/cluster && go test ./... && go test -tags lifecycle -run Lifecycle -count=1 .
+	cd hack/local-cluster && go test ./... && go test -tags lifecycle -run Lifecycle -count=1 .
 
 # N=… and RUNS=… make it shorter.
-BENCH = go -C test/bench run . -root $(CURDIR)
+BENCH = go -C test run ./performance -root $(CURDIR)
 .PHONY: bench bench-gate bench-writes
 bench: build bin/kube-apiserver bin/etcd ## Measure the operator against the limit of its API server; seventy minutes, or two with N=200 RUNS=3.
 	$(BENCH) -report $(BIN)/bench.json -curves $(BIN)/curves $(if $(N),-n $(N)) $(if $(RUNS),-runs $(RUNS))
 bench-gate: build bin/kube-apiserver bin/etcd ## Compare requests, allocations and memory with the recorded ones; RECORD=1 records them anew.
-	go -C test/bench test .
-	$(BENCH) -gate $(CURDIR)/test/bench/recorded.json $(if $(RECORD),-record)
+	go -C test test ./performance
+	$(BENCH) -gate $(CURDIR)/test/performance/recorded.json $(if $(RECORD),-record)
 bench-writes: bin/kube-apiserver bin/etcd ## Measure the two ways to write a child; see docs/adr.
-	KUBEBUILDER_ASSETS=$(BIN) go -C test/bench test -run '^$$' -bench . -benchtime 300x -count 5 .
+	KUBEBUILDER_ASSETS=$(BIN) go -C test test ./performance -run '^$$' -bench . -benchtime 300x -count 5
 
 .PHONY: e2e
 e2e: cluster bin/operator-sdk images push caller ## Test the installed operator, end to end through OLM.
-	go test -timeout 30m -count=1 -v ./test/e2e -ginkgo.v
+	go -C test test -timeout 30m -count=1 -v ./e2e -ginkgo.v
 
 # Upgrades are tested with the images of every release, on the local cluster only.
 .PHONY: e2e-olm e2e-olm-short
@@ -200,16 +202,16 @@ e2e-olm-short: ## Test a sixth of it, another one every day.
 LABELS ?=
 .PHONY: e2e-olm-v0 e2e-olm-v1 test-catalogs
 e2e-olm-v0: test-catalogs ## Test upgrades, install modes and a mirror by OLM v0.
-	go test -timeout 40m -count=1 -v ./test/e2e/olmv0 -ginkgo.v -ginkgo.label-filter='$(LABELS)'
+	go -C test test -timeout 40m -count=1 -v ./e2e/olmv0 -ginkgo.v -ginkgo.label-filter='$(LABELS)'
 e2e-olm-v1: cluster-olm-v1 test-catalogs ## Test installation, upgrades and removal by OLM v1.
-	CATALOG_IMG=$(PUBLISHED)-catalog:published go test -timeout 40m -count=1 -v ./test/e2e/olmv1 -ginkgo.v -ginkgo.label-filter='$(LABELS)'
+	CATALOG_IMG=$(PUBLISHED)-catalog:published go -C test test -timeout 40m -count=1 -v ./e2e/olmv1 -ginkgo.v -ginkgo.label-filter='$(LABELS)'
 test-catalogs: local-only cluster images push caller prometheus releases # The catalogs that those tests install from.
-	CONTAINER_TOOL="$(CONTAINER_TOOL)" OPM_VERSION=$(OPM_VERSION) test/e2e/catalogs.sh
+	CONTAINER_TOOL="$(CONTAINER_TOOL)" OPM_VERSION=$(OPM_VERSION) hack/catalog/test-catalogs.sh
 
 .PHONY: caller
 caller: cluster # The pod that calls Echoes while the tests do something to them.
-	go build -o bin/caller/caller ./test/e2e/caller
-	@$(build_data) -f test/e2e/caller/Dockerfile -t $(CALLER_IMG) bin/caller >/dev/null
+	go -C test build -o $(BIN)/caller/caller ./e2e/prober
+	@$(build_data) -f test/e2e/prober/Dockerfile -t $(CALLER_IMG) bin/caller >/dev/null
 	$(call push,$(CALLER_IMG),data)
 
 .PHONY: prometheus
@@ -222,11 +224,11 @@ PROMETHEUS_IMG = $(shell awk '$$1 == "image:" {print $$2}' test/e2e/prometheus/p
 
 .PHONY: manifests-check
 manifests-check: bin/kustomize bin/kube-score bin/kubesec ## Check the operator's manifests, and those of Echoes, by the rules of linters.
-	go test -count=1 ./test/manifests
+	go -C test test -count=1 ./manifests/linters
 
 .PHONY: monitoring-check
 monitoring-check: bin/promtool ## Test when each alert fires and when not, that it has a runbook, and the dashboard.
-	go test -count=1 ./test/monitoring
+	go -C test test -count=1 ./manifests/monitoring
 
 .PHONY: local-only
 local-only:
@@ -234,15 +236,15 @@ local-only:
 
 .PHONY: reproducible
 reproducible: bin/controller-gen bin/kustomize bin/operator-sdk bin/opm ## Build everything in two clones, and compare every byte.
-	test/reproducible.sh
+	hack/reproducible.sh
 
 .PHONY: bundle-check
 bundle-check: bin/operator-sdk bin/opm ## Validate bundle and catalog; warnings count as errors.
-	test/bundle-check.sh
+	hack/bundle-check.sh
 
 .PHONY: bundle-check-old
 bundle-check-old: bin/sdk-1.36 bin/opm-1.45 ## Validate bundle and catalog with the older tools of OperatorHub's pipeline.
-	cd test/sdk-1.36 && go mod tidy -diff && go vet .
+	go -C hack vet -modfile=../tools/sdk-1.36.mod ./sdk-1.36
 	sdk-1.36 bundle
 	opm-1.45 validate catalog/echo-operator
 	@echo "The older tools agree."
@@ -250,16 +252,16 @@ bundle-check-old: bin/sdk-1.36 bin/opm-1.45 ## Validate bundle and catalog with 
 .PHONY: multiarch-check
 multiarch-check: IMAGE_PLATFORMS = $(PLATFORMS)
 multiarch-check: cluster bin/operator-sdk debian-packages images push ## Compare the platforms of the pushed images with those that the bundle names.
-	test/multiarch-check.sh $$(cat bin/cluster/registry)
+	hack/multiarch-check.sh $$(cat bin/cluster/registry)
 
 .PHONY: crd-check
 crd-check: ## Check that what a released CRD accepted stays valid and unchanged.
 	@echo "Trying some thousand Echoes of each release against today's CRD ..."
-	@GOGC=400 go -C test/packaging test -count=1 ./crdgate # GOGC halves the time
+	@GOGC=400 go -C test test -count=1 ./manifests/crdcompat # GOGC halves the time
 
 .PHONY: verify
 verify: bin/controller-gen bin/kustomize bin/operator-sdk bin/opm bin/crd-ref-docs ## Check that everything generated is current, and every version the same.
-	test/verify.sh
+	hack/verify.sh
 	@$(MAKE) --no-print-directory crd-check
 
 ##@ Packaging
@@ -286,9 +288,9 @@ bundle: manifests generate bin/operator-sdk bin/kustomize ## Generate the bundle
 
 .PHONY: operatorhub operatorhub-all
 operatorhub: ## Write what a pull request to OperatorHub carries for this version, and check it.
-	go -C test/packaging run ./operatorhub -root $(CURDIR) $(BIN)/operatorhub
+	go -C hack run ./operatorhub -root $(CURDIR) $(BIN)/operatorhub
 operatorhub-all: ## Write that for every release, and check it.
-	go -C test/packaging run ./operatorhub -all -root $(CURDIR) $(BIN)/operatorhub
+	go -C hack run ./operatorhub -all -root $(CURDIR) $(BIN)/operatorhub
 
 .PHONY: images
 images: scorecard-build $(INSTALLED:%=%-build) ## Build all images.
@@ -416,11 +418,11 @@ sbom: build bin/http-echo bin/syft ## List the modules that the operator and htt
 
 .PHONY: catalog
 catalog: bin/opm ## Render the published catalog from its template and the released bundles.
-	catalog/render.sh
+	hack/catalog/render.sh
 
 .PHONY: releases
 releases: local-only cluster ## Build the images of every release from its commit, and push them into the local cluster.
-	CONTAINER_TOOL="$(CONTAINER_TOOL)" catalog/releases.sh
+	CONTAINER_TOOL="$(CONTAINER_TOOL)" hack/catalog/releases.sh
 
 ##@ Deployment without OLM
 
@@ -498,8 +500,8 @@ bin/opm: tools/olm.mod tools/olm.sum
 bin/opm-1.45: tools/opm-1.45.mod tools/opm-1.45.sum
 	$(call build,opm-1.45,$(OLM_TAGS) -ldflags "-s -w",-o $@ $(OPM)/cmd/opm)
 
-bin/sdk-1.36: $(wildcard test/sdk-1.36/*)
-	@echo "Building $(@F) ..."; cd test/sdk-1.36 && go build -ldflags "-s -w" -o $(CURDIR)/$@ .
+bin/sdk-1.36: hack/sdk-1.36/main.go tools/sdk-1.36.mod tools/sdk-1.36.sum
+	@echo "Building $(@F) ..."; go -C hack build -modfile=../tools/sdk-1.36.mod -ldflags "-s -w" -o $(CURDIR)/$@ ./sdk-1.36
 
 bin/etcd: tools/etcd.mod tools/etcd.sum
 	$(call build,etcd,-ldflags "-s -w",-o bin/etcd go.etcd.io/etcd/server/v3)
@@ -524,12 +526,12 @@ bin/olm-v1-crds.yaml: bin/catalogd
 	cat $$(go list -modfile=tools/olm-v1.mod -m -f '{{.Dir}}' $(OLM_V1))/config/base/*/crd/bases/*.yaml >$@
 
 # The local cluster is a Go module of its own, so that none of it reaches the operator's.
-CLUSTER_SOURCES := $(shell find test/cluster -type f -not -name '*_test.go' -not -name '*.md' 2>/dev/null)
+CLUSTER_SOURCES := $(shell find hack/local-cluster -type f -not -name '*_test.go' -not -name '*.md' 2>/dev/null)
 bin/local-cluster: $(CLUSTER_SOURCES)
-	$(call build_cluster,.)
+	$(call build_cluster,)
 bin/coredns bin/pause: bin/%: $(CLUSTER_SOURCES)
-	$(call build_cluster,./images/$*)
-build_cluster = @echo "Building $(@F) ..."; cd test/cluster && go build -ldflags "-s -w" -o $(CURDIR)/$@ $(1)
+	$(call build_cluster,/images/$*)
+build_cluster = @echo "Building $(@F) ..."; go -C hack build -ldflags "-s -w" -o $(CURDIR)/$@ ./local-cluster$(1)
 
 # Only the programs of these Debian packages: to install them would start servers here.
 bin/nginx: | debian-packages

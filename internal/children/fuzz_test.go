@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
-	"github.com/kkloud-io/echo-operator/internal/random"
+	"github.com/kkloud-io/echo-operator/internal/testing/random"
 )
 
 // FuzzShapes: whatever an author writes, a shape is always the same, and it depends

@@ -18,7 +18,7 @@ import (
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
-	"github.com/kkloud-io/echo-operator/internal/random"
+	"github.com/kkloud-io/echo-operator/internal/testing/random"
 )
 
 var _ = Describe("Whatever an author writes", func() {

@@ -30,7 +30,7 @@ import (
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
-	"github.com/kkloud-io/echo-operator/test/controlplane"
+	"github.com/kkloud-io/echo-operator/internal/testing/controlplane"
 )
 
 // operatorNamespace is where config/rbac grants what electing a leader takes.

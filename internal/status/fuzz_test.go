@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/randfill"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
-	"github.com/kkloud-io/echo-operator/internal/random"
+	"github.com/kkloud-io/echo-operator/internal/testing/random"
 )
 
 // FuzzOf: whatever is observed, the status is well-formed, agrees with itself, and says

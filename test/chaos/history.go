@@ -21,7 +21,7 @@ import (
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
-	"github.com/kkloud-io/echo-operator/test/controlplane"
+	"github.com/kkloud-io/echo-operator/internal/testing/controlplane"
 )
 
 // history is everything that happened in a namespace, as the API server tells it.

@@ -19,7 +19,7 @@ import (
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/test/chaos/proxy"
-	"github.com/kkloud-io/echo-operator/test/controlplane"
+	"github.com/kkloud-io/echo-operator/internal/testing/controlplane"
 )
 
 const (

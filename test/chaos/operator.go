@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kkloud-io/echo-operator/test/chaos/proxy"
-	"github.com/kkloud-io/echo-operator/test/controlplane"
+	"github.com/kkloud-io/echo-operator/internal/testing/controlplane"
 )
 
 // startOperator runs the program behind a proxy. Without a list of namespaces it watches all.

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kkloud-io/echo-operator/test/chaos/proxy"
-	"github.com/kkloud-io/echo-operator/test/controlplane"
+	"github.com/kkloud-io/echo-operator/internal/testing/controlplane"
 )
 
 // scenario is one thing that happens to an operator. It starts with an empty namespace and a

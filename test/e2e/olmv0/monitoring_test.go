@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	. "github.com/kkloud-io/echo-operator/test/e2e/internal/cluster"
-	"github.com/kkloud-io/echo-operator/test/monitoring"
+	"github.com/kkloud-io/echo-operator/test/manifests/monitoring"
 )
 
 const monitoringNamespace = "monitoring-e2e"
@@ -119,7 +119,7 @@ var _ = Describe("A Prometheus that watches the operator", Label("monitoring"), 
 		if picture == "" {
 			Skip("no picture is wanted: DASHBOARD=<file>")
 		}
-		output, err := exec.Command("go", "-C", root+"/test/bench", "run", "./dashboard", "-out", picture,
+		output, err := exec.Command("go", "-C", root+"/test", "run", "./performance/dashboard", "-out", picture,
 			"-prometheus", prometheusAPI, "-since", time.Since(startedPrometheus).String()).CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), string(output))
 	})

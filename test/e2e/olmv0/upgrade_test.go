@@ -12,7 +12,7 @@ import (
 	"github.com/kkloud-io/echo-operator/test/e2e/internal/catalog"
 	. "github.com/kkloud-io/echo-operator/test/e2e/internal/cluster"
 	"github.com/kkloud-io/echo-operator/test/e2e/internal/users"
-	"github.com/kkloud-io/echo-operator/test/releases"
+	"github.com/kkloud-io/echo-operator/hack/catalog/releases"
 )
 
 const (

@@ -15,7 +15,7 @@ import (
 	"github.com/kkloud-io/echo-operator/test/e2e/internal/catalog"
 	. "github.com/kkloud-io/echo-operator/test/e2e/internal/cluster"
 	"github.com/kkloud-io/echo-operator/test/e2e/internal/users"
-	"github.com/kkloud-io/echo-operator/test/releases"
+	"github.com/kkloud-io/echo-operator/hack/catalog/releases"
 )
 
 // The specs run in this order, each from an empty cluster to an empty cluster.

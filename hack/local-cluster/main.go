@@ -1,0 +1,152 @@
+//go:build linux
+
+// Command local-cluster runs a disposable Kubernetes cluster with Operator
+// Lifecycle Manager on this machine, without a container engine and without any
+// network: one node, in one process tree that can be thrown away as a whole.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/jail"
+	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/state"
+)
+
+const usage = `local-cluster runs a disposable Kubernetes cluster with OLM on this machine.
+
+Usage:
+  local-cluster [flags] up                 create the cluster, or finish creating it
+  local-cluster [flags] olm-v1             add OLM v1 to it, or finish adding it
+  local-cluster [flags] down               remove it; the registry's images stay
+  local-cluster [flags] status             show what runs; exit 1 if not everything does
+  local-cluster [flags] exec [--] CMD ...  run a command inside, with its network
+
+Flags:
+`
+
+// Exit codes besides a command's own.
+const (
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+// cluster is one local cluster, as seen from the host.
+type cluster struct {
+	binDir string
+	dir    state.Dir
+	out    io.Writer
+}
+
+func main() {
+	// Anywhere but in a PID namespace of its own, init would rearrange the host.
+	if os.Getpid() == 1 && len(os.Args) == 4 && os.Args[1] == jail.InitCommand {
+		err := jail.Init(state.Dir(os.Args[2]), os.Args[3])
+		fail("%v", err)
+		os.Exit(exitFailure)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:])
+	stop()
+	os.Exit(code)
+}
+
+// run does what the arguments ask for and returns the exit code.
+func run(ctx context.Context, args []string) int {
+	c, args, err := parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		fail("%v\nTry: local-cluster -help", err)
+		return exitUsage
+	}
+
+	code := 0
+	switch command := args[0]; command {
+	case "up":
+		err = c.up(ctx)
+	case "olm-v1":
+		err = c.olmV1(ctx)
+	case "down":
+		err = c.down(ctx)
+	case "status":
+		err = c.status()
+	case "exec":
+		code, err = c.exec(args[1:])
+	}
+	if err != nil {
+		fail("%v", err)
+		return exitFailure
+	}
+	return code
+}
+
+// parse accepts flags before and after the command, up to the first word of the
+// command that exec is to run. The arguments it returns begin with a known command.
+func parse(args []string) (*cluster, []string, error) {
+	executable, err := os.Executable()
+	if err != nil {
+		return nil, nil, fmt.Errorf("find the executable: %w", err)
+	}
+	flags := flag.NewFlagSet("local-cluster", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	binDir := flags.String("bin", filepath.Dir(executable), "`directory` of the cluster's programs")
+	stateDir := flags.String("state", "", "`directory` of the cluster's state (default: cluster, in the -bin directory)")
+
+	if err := flags.Parse(args); err != nil {
+		return nil, nil, showUsage(flags, err)
+	}
+	if flags.NArg() == 0 {
+		return nil, nil, errors.New("a command is missing")
+	}
+	command := flags.Arg(0)
+	if err := flags.Parse(flags.Args()[1:]); err != nil {
+		return nil, nil, showUsage(flags, err)
+	}
+	switch {
+	case command == "exec" && flags.NArg() == 0:
+		return nil, nil, errors.New("exec needs a command to run")
+	case command == "exec":
+	case !slices.Contains([]string{"up", "olm-v1", "down", "status"}, command):
+		return nil, nil, fmt.Errorf("unknown command %q", command)
+	case flags.NArg() > 0:
+		return nil, nil, fmt.Errorf("%s takes no arguments", command)
+	}
+
+	if *stateDir == "" {
+		*stateDir = filepath.Join(*binDir, "cluster")
+	}
+	dir, err := state.Abs(*stateDir)
+	if err != nil {
+		return nil, nil, err
+	}
+	absBinDir, err := filepath.Abs(*binDir)
+	if err != nil {
+		return nil, nil, fmt.Errorf("resolve %s: %w", *binDir, err)
+	}
+	c := &cluster{binDir: absBinDir, dir: dir, out: os.Stdout}
+	return c, append([]string{command}, flags.Args()...), nil
+}
+
+// showUsage prints the usage if that is what the error asks for.
+func showUsage(flags *flag.FlagSet, err error) error {
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Print(usage)
+		flags.SetOutput(os.Stdout)
+		flags.PrintDefaults()
+	}
+	return err
+}
+
+func fail(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "local-cluster: "+format+"\n", args...)
+}

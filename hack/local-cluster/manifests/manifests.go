@@ -1,0 +1,75 @@
+// Package manifests holds what `up` and `olm-v1` apply to the cluster.
+package manifests
+
+import (
+	_ "embed"
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strings"
+	"text/template"
+
+	"github.com/operator-framework/api/crds"
+
+	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/pki"
+)
+
+// CoreDNS is the cluster's DNS.
+//
+//go:embed coredns.yaml
+var CoreDNS string
+
+// OLM is Operator Lifecycle Manager without its custom resource definitions.
+//
+//go:embed olm.yaml
+var OLM string
+
+// PackageServer is the part of OLM that OLM installs itself.
+//
+//go:embed packageserver.yaml
+var PackageServer string
+
+// OLMV1 is OLM v1 without its custom resource definitions and certificates.
+//
+//go:embed olm-v1.yaml
+var OLMV1 string
+
+//go:embed olm-v1-certificates.yaml
+var olmV1Certificates string
+
+// OLMDefinitions is the custom resource definitions of OLM, as one YAML stream.
+func OLMDefinitions() (string, error) {
+	names := crds.AssetNames()
+	slices.Sort(names)
+
+	var stream strings.Builder
+	for _, name := range names {
+		definition, err := crds.Asset(name)
+		if err != nil {
+			return "", fmt.Errorf("read OLM's definition %s: %w", name, err)
+		}
+		fmt.Fprintf(&stream, "---\n%s\n", definition)
+	}
+	return stream.String(), nil
+}
+
+// OLMV1Certificates issues the certificate of catalogd, and makes those who call it trust
+// the authority.
+func OLMV1Certificates() (string, error) {
+	ca, err := pki.NewAuthority("olm-v1")
+	if err != nil {
+		return "", err
+	}
+	pair, err := ca.Issue(pki.Subject{User: "catalogd", Names: []string{"catalogd-service.olmv1-system.svc"}})
+	if err != nil {
+		return "", err
+	}
+	parsed, err := template.New("olm-v1-certificates").Parse(olmV1Certificates)
+	if err != nil {
+		return "", fmt.Errorf("parse the manifest of OLM v1's certificates: %w", err)
+	}
+	encode := base64.StdEncoding.EncodeToString
+	var stream strings.Builder
+	err = parsed.Execute(&stream, struct{ CA, Cert, Key string }{encode(ca.Cert), encode(pair.Cert), encode(pair.Key)})
+	return stream.String(), err
+}

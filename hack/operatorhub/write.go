@@ -1,0 +1,102 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/blang/semver/v4"
+	"github.com/operator-framework/api/pkg/manifests"
+
+	"github.com/kkloud-io/echo-operator/hack/catalog/releases"
+)
+
+// start empties an operator's directory, but for its ci.yaml.
+func start(root, dir string) error {
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	return copyFile(filepath.Join(root, "config/operatorhub/ci.yaml"), filepath.Join(dir, "ci.yaml"))
+}
+
+// writeTree adds the version that the tree has, in the place of a release of that name.
+func writeTree(root, dir string) error {
+	bundle := filepath.Join(root, "bundle")
+	content, err := manifests.GetBundleFromDir(bundle)
+	if err != nil {
+		return fmt.Errorf("%s: %w", bundle, err)
+	}
+	version := filepath.Join(dir, content.CSV.Spec.Version.String())
+	if err := os.RemoveAll(version); err != nil {
+		return err
+	}
+	if err := os.CopyFS(version, os.DirFS(bundle)); err != nil {
+		return err
+	}
+	return nameOpenShift(version)
+}
+
+// writeReleases adds every release, as it was released.
+func writeReleases(dir string) error {
+	list, err := releases.Load()
+	if err != nil {
+		return err
+	}
+	for _, release := range list {
+		files, err := release.Files("bundle")
+		if err != nil {
+			return err
+		}
+		version := filepath.Join(dir, release.Version)
+		for _, file := range files {
+			text, err := release.File(file)
+			if err != nil {
+				return err
+			}
+			if err := writeFile(filepath.Join(version, strings.TrimPrefix(file, "bundle/")), text); err != nil {
+				return err
+			}
+		}
+		if err := nameOpenShift(version); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// nameOpenShift says which releases of OpenShift have the Kubernetes that a bundle asks
+// for. OperatorHub.io ignores it; the catalog of OpenShift, which takes the same directory,
+// demands it.
+func nameOpenShift(version string) error {
+	bundle, err := manifests.GetBundleFromDir(version)
+	if err != nil {
+		return fmt.Errorf("%s: %w", version, err)
+	}
+	minimum, err := semver.Parse(bundle.CSV.Spec.MinKubeVersion)
+	if err != nil {
+		return fmt.Errorf("%s: spec.minKubeVersion: %w", bundle.CSV.Name, err)
+	}
+	file := filepath.Join(version, "metadata/annotations.yaml")
+	text, err := os.ReadFile(file)
+	if err != nil || strings.Contains(string(text), openShiftVersions) {
+		return err
+	}
+	line := fmt.Sprintf("  %s: v4.%d\n", openShiftVersions, minimum.Minor-openShiftOffset)
+	return writeFile(file, append(text, line...))
+}
+
+func copyFile(from, to string) error {
+	text, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return writeFile(to, text)
+}
+
+func writeFile(file string, text []byte) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(file, text, 0o644)
+}
