@@ -7,7 +7,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -30,11 +29,15 @@ func CacheOptions(namespaces []string) cache.Options {
 		ReaderFailOnMissingInformer: true,
 		DefaultTransform:            cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&appsv1.Deployment{}:            {Label: managed, UnsafeDisableDeepCopy: new(true), Transform: slimDeployment},
-			&corev1.Service{}:               {Label: managed, UnsafeDisableDeepCopy: new(true)},
-			&policyv1.PodDisruptionBudget{}: {Label: managed, UnsafeDisableDeepCopy: new(true)},
-			&corev1.Pod{}:                   {Label: managed, UnsafeDisableDeepCopy: new(true), Transform: slimPod},
+			&corev1.Pod{}: {Label: managed, UnsafeDisableDeepCopy: new(true), Transform: slimPod},
 		},
+	}
+	for _, kind := range children.Kinds {
+		byObject := cache.ByObject{Label: managed, UnsafeDisableDeepCopy: new(true)}
+		if kind.Name == "Deployment" {
+			byObject.Transform = slimDeployment
+		}
+		options.ByObject[kind.New()] = byObject
 	}
 	for _, namespace := range namespaces {
 		if options.DefaultNamespaces == nil {

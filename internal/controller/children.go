@@ -6,9 +6,6 @@ import (
 	"errors"
 	"fmt"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -23,43 +20,6 @@ import (
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;update
 // +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create;update
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;update;delete
-
-// child is one object that an Echo owns.
-type child struct {
-	kind  string
-	empty func() client.Object
-	// wanted tells whether the Echo has this child at all; nil means always.
-	wanted func(*echov1.Echo) bool
-	// shape sets the fields that the operator owns, on an empty or a live object.
-	shape func(client.Object, *echov1.Echo)
-}
-
-// children lists what an Echo owns, in the order in which it is applied: the Service comes
-// first, so that the first ready pod can be reached at once.
-func (r *EchoReconciler) children() []child {
-	return []child{
-		{
-			kind:  "Service",
-			empty: func() client.Object { return &corev1.Service{} },
-			shape: func(o client.Object, echo *echov1.Echo) { children.Service(o.(*corev1.Service), echo) },
-		},
-		{
-			kind:  "Deployment",
-			empty: func() client.Object { return &appsv1.Deployment{} },
-			shape: func(o client.Object, echo *echov1.Echo) {
-				children.Deployment(o.(*appsv1.Deployment), echo, r.ServerImage)
-			},
-		},
-		{
-			kind:   "PodDisruptionBudget",
-			empty:  func() client.Object { return &policyv1.PodDisruptionBudget{} },
-			wanted: children.WantsPodDisruptionBudget,
-			shape: func(o client.Object, echo *echov1.Echo) {
-				children.PodDisruptionBudget(o.(*policyv1.PodDisruptionBudget), echo)
-			},
-		},
-	}
-}
 
 // foreignError says that an object of the child's name belongs to somebody else.
 type foreignError struct {
@@ -91,10 +51,10 @@ func (e *overruledError) Error() string {
 // shaped returns a copy of the live object in the shape that the Echo wants, and tells whether
 // that is another one. It mostly is not, which encodings that are equal say in an eighth of the
 // time that reflection takes; where they differ, it may be in form alone, as 1 and 1000m.
-func shaped(echo *echov1.Echo, c child, live client.Object) (wanted client.Object, changed bool) {
+func (r *EchoReconciler) shaped(echo *echov1.Echo, c children.Kind, live client.Object) (wanted client.Object, changed bool) {
 	wanted = live.DeepCopyObject().(client.Object)
 	before := encoded(wanted) // Not of what is live: encoding writes into quantities, and others read them.
-	c.shape(wanted, echo)
+	c.Mutate(wanted, echo, r.ServerImage)
 	if before != nil && bytes.Equal(before, encoded(wanted)) {
 		return wanted, false
 	}
@@ -111,24 +71,24 @@ func encoded(object client.Object) []byte {
 }
 
 // overruled compares what the API server returned from a write with what the Echo wants.
-func overruled(echo *echov1.Echo, c child, written client.Object) error {
-	wanted, changed := shaped(echo, c, written)
+func (r *EchoReconciler) overruled(echo *echov1.Echo, c children.Kind, written client.Object) error {
+	wanted, changed := r.shaped(echo, c, written)
 	if !changed {
 		return nil
 	}
 	undone, err := client.StrategicMergeFrom(written).Data(wanted)
 	if err != nil {
-		return fmt.Errorf("compare %s with what was written: %w", c.kind, err)
+		return fmt.Errorf("compare %s with what was written: %w", c.Name, err)
 	}
-	return &overruledError{kind: c.kind, undone: undone}
+	return &overruledError{kind: c.Name, undone: undone}
 }
 
 // apply brings one child to the shape that the Echo wants, with one write at the most, and
 // returns it as the API server last did, also beside an error; nil where the Echo has no
 // such child.
-func (r *EchoReconciler) apply(ctx context.Context, echo *echov1.Echo, c child) (client.Object, error) {
-	wanted := c.wanted == nil || c.wanted(echo)
-	live := c.empty()
+func (r *EchoReconciler) apply(ctx context.Context, echo *echov1.Echo, c children.Kind) (client.Object, error) {
+	wanted := c.Wanted(echo)
+	live := client.Object(c.New())
 	key := client.ObjectKey{Namespace: echo.Namespace, Name: children.Name(echo)}
 	err := r.Client.Get(ctx, key, live)
 	if apierrors.IsNotFound(err) {
@@ -155,8 +115,8 @@ func (r *EchoReconciler) apply(ctx context.Context, echo *echov1.Echo, c child) 
 		if !wanted {
 			return nil, nil
 		}
-		r.Metrics.InConflict(c.kind)
-		return nil, &foreignError{kind: c.kind, object: live}
+		r.Metrics.InConflict(c.Name)
+		return nil, &foreignError{kind: c.Name, object: live}
 	case !live.GetDeletionTimestamp().IsZero():
 		return nil, nil // Its end is an event that brings the Echo back.
 	case !wanted:
@@ -166,9 +126,9 @@ func (r *EchoReconciler) apply(ctx context.Context, echo *echov1.Echo, c child) 
 }
 
 // wasThere tells whether the status was written when there was such a child.
-func wasThere(echo *echov1.Echo, c child) bool {
+func wasThere(echo *echov1.Echo, c children.Kind) bool {
 	observed := echo.Status.ObservedGeneration
-	return observed == echo.Generation || observed > 0 && c.wanted == nil
+	return observed == echo.Generation || observed > 0 && !c.Optional
 }
 
 // errStaleEcho says that an Echo was read that has changed since, or is gone.
@@ -196,26 +156,26 @@ func (r *EchoReconciler) checkNotNewer(ctx context.Context, echo *echov1.Echo, l
 	return r.checkNewest(ctx, echo)
 }
 
-func (r *EchoReconciler) create(ctx context.Context, echo *echov1.Echo, c child, key client.ObjectKey) (client.Object, error) {
-	object := c.empty()
+func (r *EchoReconciler) create(ctx context.Context, echo *echov1.Echo, c children.Kind, key client.ObjectKey) (client.Object, error) {
+	object := client.Object(c.New())
 	object.SetNamespace(key.Namespace)
 	object.SetName(key.Name)
-	c.shape(object, echo)
+	c.Mutate(object, echo, r.ServerImage)
 	children.SetGeneration(object, echo.Generation)
 	if err := r.Client.Create(ctx, object); err != nil {
 		return nil, err
 	}
-	log.FromContext(ctx).Info("Created "+c.kind, "child", key.Name)
+	log.FromContext(ctx).Info("Created "+c.Name, "child", key.Name)
 	if wasThere(echo, c) && !meta.IsStatusConditionTrue(echo.Status.Conditions, echov1.ConditionDegraded) {
-		r.Metrics.Corrected(c.kind)
+		r.Metrics.Corrected(c.Name)
 	}
-	return object, overruled(echo, c, object)
+	return object, r.overruled(echo, c, object)
 }
 
 // update writes only what differs, based on the version that was read. Where the write is
 // refused, the child is still what it was.
-func (r *EchoReconciler) update(ctx context.Context, echo *echov1.Echo, c child, live client.Object) (client.Object, error) {
-	wanted, changed := shaped(echo, c, live)
+func (r *EchoReconciler) update(ctx context.Context, echo *echov1.Echo, c children.Kind, live client.Object) (client.Object, error) {
+	wanted, changed := r.shaped(echo, c, live)
 	if !changed {
 		return live, nil
 	}
@@ -226,14 +186,14 @@ func (r *EchoReconciler) update(ctx context.Context, echo *echov1.Echo, c child,
 	if err := r.Client.Update(ctx, wanted); err != nil {
 		return live, err
 	}
-	log.FromContext(ctx).Info("Updated "+c.kind, "child", live.GetName())
+	log.FromContext(ctx).Info("Updated "+c.Name, "child", live.GetName())
 	if children.Generation(live) == echo.Generation {
-		r.Metrics.Corrected(c.kind)
+		r.Metrics.Corrected(c.Name)
 	}
-	return wanted, overruled(echo, c, wanted)
+	return wanted, r.overruled(echo, c, wanted)
 }
 
-func (r *EchoReconciler) remove(ctx context.Context, echo *echov1.Echo, c child, live client.Object) error {
+func (r *EchoReconciler) remove(ctx context.Context, echo *echov1.Echo, c children.Kind, live client.Object) error {
 	if err := r.checkNotNewer(ctx, echo, live); err != nil {
 		return err
 	}
@@ -242,6 +202,6 @@ func (r *EchoReconciler) remove(ctx context.Context, echo *echov1.Echo, c child,
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	log.FromContext(ctx).Info("Deleted "+c.kind, "child", live.GetName())
+	log.FromContext(ctx).Info("Deleted "+c.Name, "child", live.GetName())
 	return nil
 }

@@ -10,7 +10,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -28,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/internal/metrics"
 	"github.com/kkloud-io/echo-operator/internal/status"
 )
@@ -79,19 +79,19 @@ func (r *EchoReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager)
 	if err := indexPods(ctx, mgr); err != nil {
 		return err
 	}
-	return ctrl.NewControllerManagedBy(mgr).
+	b := ctrl.NewControllerManagedBy(mgr).
 		For(&echov1.Echo{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&echov1.Echo{}, lookAgain, builder.WithPredicates(statusChanged)).
-		Owns(&appsv1.Deployment{}, builder.WithPredicates(sinceStart)).
-		Owns(&corev1.Service{}, builder.WithPredicates(sinceStart)).
-		Owns(&policyv1.PodDisruptionBudget{}, builder.WithPredicates(sinceStart)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(echoOfPod), builder.WithPredicates(sinceStart, podFailureChanged)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: r.MaxConcurrentReconciles,
 			ReconciliationTimeout:   passTimeout,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minBackoff, maxBackoff),
-		}).
-		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
+		})
+	for _, kind := range children.Kinds {
+		b.Owns(kind.New(), builder.WithPredicates(sinceStart))
+	}
+	return b.Complete(reconcile.AsReconciler(mgr.GetClient(), r))
 }
 
 // sinceStart leaves out what was there before the operator: every Echo that was is looked at
@@ -143,12 +143,12 @@ func (r *EchoReconciler) Reconcile(ctx context.Context, echo *echov1.Echo) (ctrl
 func (r *EchoReconciler) applyChildren(ctx context.Context, echo *echov1.Echo) (status.Observation, error) {
 	var observed status.Observation
 	var failed []error
-	for _, c := range r.children() {
+	for _, c := range children.Kinds {
 		object, err := r.apply(ctx, echo, c)
 		if errors.Is(err, errStaleEcho) {
 			return observed, err // The other children would be written for the same old Echo.
 		}
-		if failure := refusal(c.kind, err); failure != nil {
+		if failure := refusal(c.Name, err); failure != nil {
 			observed.Refused = append(observed.Refused, *failure)
 		} else if err != nil {
 			failed = append(failed, err)

@@ -7,12 +7,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kkloud-io/echo-operator/internal/children"
 )
 
 const prefix = "echo_operator_"
-
-// kinds are those of the children.
-var kinds = []string{"Service", "Deployment", "PodDisruptionBudget"}
 
 // Metrics are those that the operator counts itself.
 type Metrics struct {
@@ -45,8 +44,8 @@ func New(registry prometheus.Registerer, version string) *Metrics {
 	})
 	build.Set(1)
 	for _, counter := range []*prometheus.CounterVec{m.corrections, m.conflicts} {
-		for _, kind := range kinds {
-			counter.WithLabelValues(kind) // From 0, so that the first one is seen as an increase.
+		for _, kind := range children.Kinds {
+			counter.WithLabelValues(kind.Name) // From 0, so that the first one is seen as an increase.
 		}
 	}
 	registry.MustRegister(m.timeToReady, m.corrections, m.conflicts, build)

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/children"
 )
 
 var update = flag.Bool("update", false, "write docs/metrics.md anew")
@@ -140,7 +141,7 @@ func TestCountersBegin(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	New(registry, "1.2.3")
 	for _, name := range []string{"echo_operator_drift_corrections_total", "echo_operator_conflicts_total"} {
-		if n, err := testutil.GatherAndCount(registry, name); n != len(kinds) || err != nil {
+		if n, err := testutil.GatherAndCount(registry, name); n != len(children.Kinds) || err != nil {
 			t.Errorf("%s has %d series, want one for each kind of child; %v", name, n, err)
 		}
 	}

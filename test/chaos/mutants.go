@@ -44,7 +44,7 @@ var mutants = []mutant{
 	{name: "adopts by name", promise: 2, part: "other writers",
 		file: childrenFile, text: "case !metav1.IsControlledBy(live, echo):", bug: "case live.GetName() != children.Name(echo):"},
 	{name: "ignores a conflict", promise: 2, part: "other writers",
-		file: childrenFile, text: "return nil, &foreignError{kind: c.kind, object: live}", bug: "return live, nil"},
+		file: childrenFile, text: "return nil, &foreignError{kind: c.Name, object: live}", bug: "return live, nil"},
 	{name: "lets drift be", promise: 3, part: "other writers",
 		file: shapeFile, text: "	spec.Replicas = new(echo.Spec.Replicas)", bug: "	if deployment.UID == \"\" || deployment.Annotations[\"kkloud.io/echo-generation\"] != strconv.FormatInt(echo.Generation, 10) {\n		spec.Replicas = new(echo.Spec.Replicas)\n	}"},
 	{name: "believes that Ready is for ever", promise: 3, part: "other writers",
@@ -74,7 +74,7 @@ var mutants = []mutant{
 	{name: "retries a refusal without a pause", promise: 7, part: "rejections",
 		file: controllerFile, text: "return ctrl.Result{RequeueAfter: refusalRetry(next)}, nil", bug: "return ctrl.Result{RequeueAfter: time.Millisecond}, nil"},
 	{name: "forgets a child after a crash", promise: 7, part: "crash points",
-		file: controllerFile, text: "		object, err := r.apply(ctx, echo, c)", bug: "		if c.kind == \"PodDisruptionBudget\" && observed.Deployment != nil && observed.Deployment.Status.ObservedGeneration > 0 {\n			continue\n		}\n		object, err := r.apply(ctx, echo, c)"},
+		file: controllerFile, text: "		object, err := r.apply(ctx, echo, c)", bug: "		if c.Name == \"PodDisruptionBudget\" && observed.Deployment != nil && observed.Deployment.Status.ObservedGeneration > 0 {\n			continue\n		}\n		object, err := r.apply(ctx, echo, c)"},
 	{name: "keeps its lease when it stops", promise: 8, part: "two leaders",
 		file: mainFile, text: "LeaderElectionReleaseOnCancel: true,", bug: "LeaderElectionReleaseOnCancel: false,"},
 }

@@ -1,0 +1,74 @@
+package children
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+)
+
+// Object is a child. It has the methods of controller-runtime's client.Object, which this
+// package does not import.
+type Object interface {
+	metav1.Object
+	runtime.Object
+}
+
+// Kind is one kind of object that an Echo owns. The operator and its tests range over Kinds,
+// so a new kind is added here.
+type Kind struct {
+	// Name of the kind, for example "Deployment".
+	Name string
+	// Resource is what RBAC, audit logs and request paths call it.
+	Resource schema.GroupVersionResource
+	// New returns an empty object.
+	New func() Object
+	// NewList returns an empty list.
+	NewList func() runtime.Object
+	// Optional is true where an Echo may have no child of this kind.
+	Optional bool
+	// Wanted reports whether the Echo has a child of this kind.
+	Wanted func(*echov1.Echo) bool
+	// Mutate sets the fields that the operator owns on an empty or a live object.
+	Mutate func(object Object, echo *echov1.Echo, serverImage string)
+}
+
+// Kinds lists what an Echo owns, in the order in which the operator writes it: the Service
+// comes first, so that the first ready pod is reachable at once.
+var Kinds = []Kind{
+	{
+		Name:     "Service",
+		Resource: corev1.SchemeGroupVersion.WithResource("services"),
+		New:      func() Object { return &corev1.Service{} },
+		NewList:  func() runtime.Object { return &corev1.ServiceList{} },
+		Wanted:   always,
+		Mutate:   func(o Object, echo *echov1.Echo, _ string) { Service(o.(*corev1.Service), echo) },
+	},
+	{
+		Name:     "Deployment",
+		Resource: appsv1.SchemeGroupVersion.WithResource("deployments"),
+		New:      func() Object { return &appsv1.Deployment{} },
+		NewList:  func() runtime.Object { return &appsv1.DeploymentList{} },
+		Wanted:   always,
+		Mutate: func(o Object, echo *echov1.Echo, serverImage string) {
+			Deployment(o.(*appsv1.Deployment), echo, serverImage)
+		},
+	},
+	{
+		Name:     "PodDisruptionBudget",
+		Resource: policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets"),
+		New:      func() Object { return &policyv1.PodDisruptionBudget{} },
+		NewList:  func() runtime.Object { return &policyv1.PodDisruptionBudgetList{} },
+		Wanted:   WantsPodDisruptionBudget,
+		Mutate: func(o Object, echo *echov1.Echo, _ string) {
+			PodDisruptionBudget(o.(*policyv1.PodDisruptionBudget), echo)
+		},
+		Optional: true,
+	},
+}
+
+func always(*echov1.Echo) bool { return true }
