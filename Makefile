@@ -11,7 +11,7 @@ HTTP_ECHO_IMG ?= $(IMAGE_TAG_BASE)-http-echo:1.0.0
 BUNDLE_IMG ?= $(IMAGE_TAG_BASE)-bundle:v$(VERSION)
 CATALOG_IMG ?= $(IMAGE_TAG_BASE)-catalog:v$(VERSION)
 SCORECARD_IMG ?= $(IMAGE_TAG_BASE)-scorecard:v$(VERSION)
-export CALLER_IMG ?= $(IMAGE_TAG_BASE)-caller:test
+export PROBER_IMG ?= $(IMAGE_TAG_BASE)-prober:test
 
 PLATFORMS ?= linux/amd64,linux/arm64
 export BUILDAH_ISOLATION ?= chroot
@@ -24,23 +24,33 @@ export CGO_ENABLED = 0
 BUILD_FLAGS := -trimpath -buildvcs=false -vet=off
 export GOFLAGS := $(filter-out $(BUILD_FLAGS),$(GOFLAGS)) $(BUILD_FLAGS)
 
+# Your kubectl, if you have one. Otherwise it is built with the rest of Kubernetes.
+ifeq ($(origin KUBECTL),undefined)
+KUBECTL := $(or $(shell command -v kubectl 2>/dev/null),bin/kubectl)
+endif
+
 BIN := $(CURDIR)/bin
 export PATH := $(BIN):$(PATH)
 SHELL := /usr/bin/env bash -o pipefail
 .SHELLFLAGS := -ec
 .DELETE_ON_ERROR:
 
-# Without a KUBECONFIG of the caller's, everything runs against the local cluster, whose
-# images buildah makes. Elsewhere it is docker where its engine answers.
+# Every target uses the local cluster, its registry, and the images that buildah builds for it.
+# USE_EXISTING_CLUSTER=true selects the cluster of your kubeconfig and the registries that the
+# images name. The targets install, deploy, run and their opposites always use your kubeconfig,
+# unless you say CLUSTER=local.
 LOCAL_KUBECONFIG := $(BIN)/cluster/kubeconfig
-export KUBECONFIG ?= $(LOCAL_KUBECONFIG)
-ifeq ($(KUBECONFIG),$(LOCAL_KUBECONFIG))
+YOUR_KUBECONFIG := $(KUBECONFIG)
+ifeq ($(USE_EXISTING_CLUSTER),true)
+export USE_EXISTING_CLUSTER
+else
 LOCAL_CLUSTER := cluster-up
+export KUBECONFIG := $(LOCAL_KUBECONFIG)
 CONTAINER_TOOL ?= buildah --root $(BIN)/images --runroot $(BIN)/images/run
 endif
 CONTAINER_TOOL ?= $(shell docker info >/dev/null 2>&1 && echo docker || echo buildah)
 
-# The images that an installation consists of.
+# The images of an installation.
 INSTALLED := http-echo docker bundle catalog
 
 .DEFAULT_GOAL := help
@@ -48,7 +58,7 @@ INSTALLED := http-echo docker bundle catalog
 ##@ Main
 
 .PHONY: demo
-demo: cluster $(INSTALLED:%=%-build) $(INSTALLED:%=%-push) ## From a bare machine to an answer: cluster, OLM, Subscription, an Echo and its answer.
+demo: cluster $(INSTALLED:%=%-build) $(INSTALLED:%=%-push) ## Start a cluster with OLM, install the operator, create an Echo, and show its answer.
 	hack/demo.sh
 
 LAYERS := verify lint unit bin/etcd bin/kube-apiserver integration bench-gate chaos-short bundle-check manifests-check monitoring-check \
@@ -116,8 +126,7 @@ lint: bin/golangci-lint bin/actionlint ## Lint the Go code and the workflows.
 build: ## Build the operator for this machine.
 	go build -ldflags "-X main.version=$(VERSION)" -o bin/manager ./cmd
 
-.PHONY: run
-run: install ## Run the operator on this machine against the current kubeconfig.
+run: install ## Run the operator on this machine against the cluster of your kubeconfig.
 	RELATED_IMAGE_HTTP_ECHO=$(HTTP_ECHO_IMG) go run ./cmd --zap-devel
 
 ##@ Tests
@@ -181,9 +190,11 @@ bench-gate: build bin/kube-apiserver bin/etcd ## Compare requests, allocations a
 bench-writes: bin/kube-apiserver bin/etcd ## Measure the two ways to write a child; see docs/adr.
 	KUBEBUILDER_ASSETS=$(BIN) go -C test test ./performance -run '^$$' -bench . -benchtime 300x -count 5
 
+# The suites with the tag e2e need a cluster: the local one, or any other with USE_EXISTING_CLUSTER=true.
+E2E := go -C test test -tags e2e -count=1 -v
 .PHONY: e2e
-e2e: cluster bin/operator-sdk images push caller ## Test the installed operator, end to end through OLM.
-	go -C test test -timeout 30m -count=1 -v ./e2e -ginkgo.v
+e2e: cluster bin/operator-sdk images push prober ## Test the operator on a cluster, installed by OLM.
+	$(E2E) -timeout 30m ./e2e -ginkgo.v
 
 # Upgrades are tested with the images of every release, on the local cluster only.
 .PHONY: e2e-olm e2e-olm-short
@@ -202,17 +213,17 @@ e2e-olm-short: ## Test a sixth of it, another one every day.
 LABELS ?=
 .PHONY: e2e-olm-v0 e2e-olm-v1 test-catalogs
 e2e-olm-v0: test-catalogs ## Test upgrades, install modes and a mirror by OLM v0.
-	go -C test test -timeout 40m -count=1 -v ./e2e/olmv0 -ginkgo.v -ginkgo.label-filter='$(LABELS)'
+	$(E2E) -timeout 40m ./e2e/olmv0 -ginkgo.v -ginkgo.label-filter='$(LABELS)'
 e2e-olm-v1: cluster-olm-v1 test-catalogs ## Test installation, upgrades and removal by OLM v1.
-	CATALOG_IMG=$(PUBLISHED)-catalog:published go -C test test -timeout 40m -count=1 -v ./e2e/olmv1 -ginkgo.v -ginkgo.label-filter='$(LABELS)'
-test-catalogs: local-only cluster images push caller prometheus releases # The catalogs that those tests install from.
+	CATALOG_IMG=$(PUBLISHED)-catalog:published $(E2E) -timeout 40m ./e2e/olmv1 -ginkgo.v -ginkgo.label-filter='$(LABELS)'
+test-catalogs: local-only cluster images push prober prometheus releases # The catalogs that those tests install from.
 	CONTAINER_TOOL="$(CONTAINER_TOOL)" OPM_VERSION=$(OPM_VERSION) hack/catalog/test-catalogs.sh
 
-.PHONY: caller
-caller: cluster # The pod that calls Echoes while the tests do something to them.
-	go -C test build -o $(BIN)/caller/caller ./e2e/prober
-	@$(build_data) -f test/e2e/prober/Dockerfile -t $(CALLER_IMG) bin/caller >/dev/null
-	$(call push,$(CALLER_IMG),data)
+.PHONY: prober
+prober: cluster # The image of the pod that requests Echoes during the tests.
+	go -C test build -o $(BIN)/prober/prober ./e2e/prober
+	@$(build_data) -f test/e2e/prober/Dockerfile -t $(PROBER_IMG) bin/prober >/dev/null
+	$(call push,$(PROBER_IMG),data)
 
 .PHONY: prometheus
 prometheus: cluster bin/prometheus # The one that watches the operator in the tests, with the libraries that it needs.
@@ -232,7 +243,7 @@ monitoring-check: bin/promtool ## Test when each alert fires and when not, that 
 
 .PHONY: local-only
 local-only:
-	@$(if $(LOCAL_CLUSTER),,echo "This needs the registry of the local cluster: unset KUBECONFIG." >&2; exit 1)
+	@$(if $(LOCAL_CLUSTER),,echo "This needs the registry of the local cluster: unset USE_EXISTING_CLUSTER." >&2; exit 1)
 
 .PHONY: reproducible
 reproducible: bin/controller-gen bin/kustomize bin/operator-sdk bin/opm ## Build everything in two clones, and compare every byte.
@@ -388,7 +399,8 @@ catalog-push: ## Push the catalog's image.
 # its registry, which serves every image under its public name.
 ifdef LOCAL_CLUSTER
 path_of = $(patsubst quay.io/%,%,$(patsubst ghcr.io/%,%,$(1)))
-push = @echo "Pushing $(1) ..."; $(call push_$(2),$(1),$$(cat bin/cluster/registry)/$(call path_of,$(1)),--tls-verify=false)
+push = @test -f bin/cluster/registry || { echo "The local cluster is not running. Run \"make cluster-up\", or set USE_EXISTING_CLUSTER=true to push to $(1)." >&2; exit 1; }; \
+	echo "Pushing $(1) ..."; $(call push_$(2),$(1),$$(cat bin/cluster/registry)/$(call path_of,$(1)),--tls-verify=false)
 else
 push = $(call push_$(2),$(1),$(1),$(PUSH_FLAGS))
 endif
@@ -426,17 +438,20 @@ releases: local-only cluster ## Build the images of every release from its commi
 
 ##@ Deployment without OLM
 
-.PHONY: install uninstall
-install: manifests bin/kustomize bin/kubectl ## Install the CRD into the current cluster.
-	kustomize build config/crd | kubectl apply --server-side -f -
-uninstall: bin/kustomize bin/kubectl ## Remove the CRD, and with it every Echo.
-	kustomize build config/crd | kubectl delete --ignore-not-found -f -
+CLUSTER_TARGETS := install uninstall deploy undeploy run
+$(CLUSTER_TARGETS): export KUBECONFIG := $(if $(filter local,$(CLUSTER)),$(LOCAL_KUBECONFIG),$(YOUR_KUBECONFIG))
+$(CLUSTER_TARGETS): bin/kustomize $(filter bin/kubectl,$(KUBECTL)) $(if $(filter local,$(CLUSTER)),cluster-up)
+.PHONY: $(CLUSTER_TARGETS)
 
-.PHONY: deploy undeploy
-deploy: manifests bin/kustomize bin/kubectl ## Install CRD and operator.
-	kustomize build config/default | $(with_images) | kubectl apply --server-side -f -
-undeploy: bin/kustomize bin/kubectl ## Remove operator and CRD, and with it every Echo.
-	kustomize build config/default | kubectl delete --ignore-not-found -f -
+install: manifests ## Install the CRD into the cluster of your kubeconfig; CLUSTER=local selects the local cluster.
+	kustomize build config/crd | $(KUBECTL) apply --server-side -f -
+uninstall: ## Delete the CRD from that cluster, and every Echo with it.
+	kustomize build config/crd | $(KUBECTL) delete --ignore-not-found -f -
+
+deploy: manifests ## Install the CRD and the operator into that cluster.
+	kustomize build config/default | $(with_images) | $(KUBECTL) apply --server-side -f -
+undeploy: ## Delete the operator and the CRD from that cluster, and every Echo with them.
+	kustomize build config/default | $(KUBECTL) delete --ignore-not-found -f -
 
 ##@ Local cluster
 
@@ -446,7 +461,7 @@ CLUSTER_TOOLS := catalog containerd containerd-shim-runc-v2 copy-content coredns
 
 .PHONY: cluster cluster-up cluster-olm-v1 cluster-down
 cluster: $(LOCAL_CLUSTER)
-cluster-up: cluster-tools ## Start a disposable Kubernetes with OLM.
+cluster-up: cluster-tools ## Start the local cluster: a disposable Kubernetes with OLM.
 	local-cluster up
 cluster-olm-v1: cluster-up $(addprefix bin/,catalogd operator-controller olm-v1-crds.yaml) ## Add OLM v1 to it.
 	local-cluster olm-v1

@@ -26,7 +26,7 @@ func StartCaller(namespace, name string, targets ...string) {
 	ginkgo.GinkgoHelper()
 	args, err := json.Marshal(targets)
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
-	image := cmp.Or(os.Getenv("CALLER_IMG"), "ghcr.io/kkloud-io/echo-operator-caller:test")
+	image := cmp.Or(os.Getenv("PROBER_IMG"), "ghcr.io/kkloud-io/echo-operator-prober:test")
 	cluster.Apply(namespace, `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "`+name+`"}, "spec": {
 		"containers": [{"name": "caller", "image": "`+image+`", "args": `+string(args)+`,
 			"securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}}}],
