@@ -254,9 +254,9 @@ bundle-check: bin/operator-sdk bin/opm ## Validate bundle and catalog; warnings 
 	hack/bundle-check.sh
 
 .PHONY: bundle-check-old
-bundle-check-old: bin/sdk-1.36 bin/opm-1.45 ## Validate bundle and catalog with the older tools of OperatorHub's pipeline.
-	go -C hack vet -modfile=../tools/sdk-1.36.mod ./sdk-1.36
-	sdk-1.36 bundle
+bundle-check-old: bin/validate-bundle-1.36 bin/opm-1.45 ## Validate bundle and catalog with the older tools of OperatorHub's pipeline.
+	go -C hack vet -modfile=../tools/operator-sdk-1.36.mod ./validate-bundle
+	validate-bundle-1.36 bundle
 	opm-1.45 validate catalog/echo-operator
 	@echo "The older tools agree."
 
@@ -515,8 +515,8 @@ bin/opm: tools/olm.mod tools/olm.sum
 bin/opm-1.45: tools/opm-1.45.mod tools/opm-1.45.sum
 	$(call build,opm-1.45,$(OLM_TAGS) -ldflags "-s -w",-o $@ $(OPM)/cmd/opm)
 
-bin/sdk-1.36: hack/sdk-1.36/main.go tools/sdk-1.36.mod tools/sdk-1.36.sum
-	@echo "Building $(@F) ..."; go -C hack build -modfile=../tools/sdk-1.36.mod -ldflags "-s -w" -o $(CURDIR)/$@ ./sdk-1.36
+bin/validate-bundle-1.36: hack/validate-bundle/main.go tools/operator-sdk-1.36.mod tools/operator-sdk-1.36.sum
+	@echo "Building $(@F) ..."; go -C hack build -modfile=../tools/operator-sdk-1.36.mod -ldflags "-s -w" -o $(CURDIR)/$@ ./validate-bundle
 
 bin/etcd: tools/etcd.mod tools/etcd.sum
 	$(call build,etcd,-ldflags "-s -w",-o bin/etcd go.etcd.io/etcd/server/v3)

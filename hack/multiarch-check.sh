@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# Compares the platforms of the images that are in a registry with those that the bundle
-# names, by the SDK's validator "multiarch": hack/multiarch-check.sh <host:port>
+# Runs the operator-sdk validator "multiarch": it compares the platforms of the images in a registry
+# with those that the bundle names. Usage: hack/multiarch-check.sh <host:port>
 #
-# The validator runs `docker pull` and `docker manifest inspect`. There is no engine here, so
-# it finds a docker that reads the image's index from the registry, which serves every image
-# under its public name. An image that cannot be read, or has no index, is a warning; and
-# warnings are errors.
+# The validator runs `docker pull` and `docker manifest inspect`. This script puts a docker wrapper
+# on the PATH that reads the image index with buildah from the registry, which serves every image
+# under its public name. An unreadable image or a missing index is a warning; warnings count as errors.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 registry=$1
@@ -28,9 +27,9 @@ chmod +x "$docker/docker"
 
 if result=$(PATH=$docker:$PATH operator-sdk bundle validate bundle --select-optional name=multiarch -o json-alpha1 2>/dev/null) &&
 	! grep -Eq '"type": "(warning|error)"' <<<"$result"; then
-	echo "ok    bundle: the platforms of the images are those that it names"
+	echo "ok    bundle: platforms of the images match the labels"
 else
-	echo "FAIL  bundle: the platforms of the images are those that it names"
+	echo "FAIL  bundle: platforms of the images match the labels"
 	echo "$result"
 	exit 1
 fi

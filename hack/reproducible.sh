@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds everything that a release consists of twice, from two clones in two directories, and
-# fails where a byte differs. The second has a build cache of its own, which is empty with
-# COLD=1. `make reproducible` calls this.
+# Builds every release artifact twice, from two clones in different directories, and fails if a byte
+# differs. With COLD=1 the second build starts with an empty build cache. `make reproducible` calls
+# this script.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 here=$PWD
@@ -9,12 +9,12 @@ work=$(mktemp -d)
 trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
 base=ghcr.io/kkloud-io/echo-operator
 
-# build <directory> builds there, and prints a line with a sum for each thing that was built.
+# build <directory> clones into the directory, builds, and prints one checksum line per artifact.
 build() {
 	local dir=$1 tool="buildah --root $1/bin/images --runroot $1/bin/images/run" name push
 	git clone -q "$here" "$dir"
 	mkdir "$dir/bin"
-	# The tools are those of this clone. Make takes them for current when they are newer than what they are built from.
+	# Reuse the tools of this clone: make considers them current if they are newer than tools/*.mod.
 	find "$dir/tools" -exec touch -d 2000-01-01 {} +
 	for name in controller-gen kustomize operator-sdk opm; do ln -s "$here/bin/$name" "$dir/bin"; done
 	make --no-print-directory -C "$dir" CONTAINER_TOOL="$tool" bundle catalog images >"$dir/log" 2>&1 || {
@@ -28,7 +28,7 @@ build() {
 	for name in "" -http-echo -scorecard -bundle -catalog; do
 		push="manifest push --all"
 		[[ $name == -bundle || $name == -catalog ]] && push=push
-		# shellcheck disable=SC2086 # several words
+		# shellcheck disable=SC2086 # $tool and $push contain several words
 		$tool $push -q --digestfile "$dir/digest" "$($tool images --format '{{.Name}}:{{.Tag}}' | grep "^$base$name:")" "oci:$dir/oci" >&2
 		echo "image${name} $(cut -d: -f2 "$dir/digest")"
 	done

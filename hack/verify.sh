@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Generates everything anew and fails where that makes a difference, or where a version is
-# not the one that the Makefile names. `make verify` calls this.
+# Regenerates all generated files and fails if one changes, or if a file names another version than
+# the Makefile. `make verify` calls this script.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,23 +13,23 @@ for module in hack test; do
 	(cd $module && go mod tidy -diff)
 done
 if ! difference=$(diff <(echo "$before") <(sums)); then
-	printf 'These were not current; look at them with git diff, and commit them:\n%s\n' \
+	printf 'These generated files were not current. Review them with git diff and commit them:\n%s\n' \
 		"$(awk '/^[<>]/ {print "  " $3}' <<<"$difference" | sort -u)" >&2
 	exit 1
 fi
 
-# A released version is named by the digest of its image.
+# Unreleased images are named by the version tag, released images by their digest.
 version=$(make -s version)
 for file in config/manager/manager.yaml config/manifests/bases/echo-operator.clusterserviceversion.yaml config/scorecard/config.yaml; do
 	grep -Eq "echo-operator(-scorecard)?(:v$version|@sha256:[0-9a-f]{64})\$" "$file" || {
-		echo "$file names neither version $version, which the Makefile does, nor a digest" >&2
+		echo "$file: want image tag v$version, as in the Makefile, or a digest" >&2
 		exit 1
 	}
 done
 for file in config/olm/catalogsource.yaml config/olm-v1/clustercatalog.yaml config/manifests/bases/echo-operator.clusterserviceversion.yaml CHANGELOG.md; do
 	grep -q "v\?$version" "$file" || {
-		echo "$file does not name version $version, which the Makefile does" >&2
+		echo "$file: does not contain version $version, which the Makefile names" >&2
 		exit 1
 	}
 done
-echo "Everything generated is current, and the version is $version everywhere."
+echo "All generated files are current, and every file names version $version."

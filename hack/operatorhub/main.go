@@ -1,6 +1,6 @@
-// Command operatorhub writes the directory that a pull request to
-// k8s-operatorhub/community-operators carries, and checks it by the rules of the pipeline
-// that will: operatorhub [-all] <directory>.
+// Command operatorhub writes the directory for a pull request to
+// k8s-operatorhub/community-operators and checks it against the rules of that repository's
+// pipeline: operatorhub [-all] <directory>.
 package main
 
 import (
@@ -12,7 +12,7 @@ import (
 )
 
 func main() {
-	all := flag.Bool("all", false, "write every release, and not the version of this tree")
+	all := flag.Bool("all", false, "write every release instead of the version of this tree")
 	root := flag.String("root", ".", "the root of the repository")
 	flag.Parse()
 	if flag.NArg() != 1 {
@@ -30,7 +30,7 @@ func main() {
 
 func run(root, output string, all bool) (bool, error) {
 	dir := filepath.Join(output, "operators", "echo-operator")
-	if err := start(root, dir); err != nil {
+	if err := resetDir(root, dir); err != nil {
 		return false, err
 	}
 	var err error
@@ -45,7 +45,8 @@ func run(root, output string, all bool) (bool, error) {
 	return check(root)
 }
 
-// check looks at this tree's version as merged, beside all that was released before.
+// check applies the rules to a directory that contains every release and this tree's version, which
+// is the state after the pull request is merged.
 func check(root string) (bool, error) {
 	merged, err := os.MkdirTemp("", "operatorhub-")
 	if err != nil {
@@ -53,7 +54,7 @@ func check(root string) (bool, error) {
 	}
 	defer os.RemoveAll(merged)
 	dir := filepath.Join(merged, "echo-operator")
-	if err := errors.Join(start(root, dir), writeReleases(dir), writeTree(root, dir)); err != nil {
+	if err := errors.Join(resetDir(root, dir), writeReleases(dir), writeTree(root, dir)); err != nil {
 		return false, err
 	}
 	operator, err := load(dir)

@@ -12,11 +12,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// operator is a directory of an operator in the community's repository.
+// operator is the directory of one operator in the community-operators repository.
 type operator struct {
 	name    string
 	ci      map[string]any
-	bundles []bundle // by version
+	bundles []bundle // sorted by version
 }
 
 type bundle struct {
@@ -66,7 +66,7 @@ func (b bundle) channels() []string {
 	return channels
 }
 
-// replaced returns the names of the bundles of a channel that one of them upgrades from.
+// replaced returns the names of the bundles in channel that upgrade to b.
 func (o operator) replaced(b bundle, channel []bundle) []string {
 	if o.ci["updateGraph"] == "semver-mode" {
 		if i := slices.IndexFunc(channel, func(other bundle) bool { return other.CSV.Name == b.CSV.Name }); i > 0 {
@@ -88,7 +88,7 @@ func (o operator) replaced(b bundle, channel []bundle) []string {
 	return names
 }
 
-// inChannels returns the bundles of each channel, by version.
+// inChannels returns the bundles of each channel, sorted by version.
 func (o operator) inChannels() map[string][]bundle {
 	channels := map[string][]bundle{}
 	for _, b := range o.bundles {

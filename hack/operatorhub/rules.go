@@ -16,13 +16,13 @@ import (
 
 const (
 	openShiftVersions = "com.redhat.openshift.versions"
-	// openShiftOffset is what lies between the minor versions: OpenShift 4.17 is Kubernetes 1.30.
+	// openShiftOffset is the difference between the minor versions of Kubernetes and OpenShift:
+	// OpenShift 4.17 contains Kubernetes 1.30.
 	openShiftOffset = 13
 )
 
-// rule is a demand of the community's pipeline. Those that start with check_ have the name
-// that the pipeline prints, so that its documentation can be looked up. What only makes it
-// warn is a problem here, too.
+// rule is a static check of the community-operators pipeline. A name that starts with check_ is the
+// one that the pipeline prints and documents. Warnings of the pipeline count as problems here.
 type rule struct {
 	name  string
 	check func(operator) []string
@@ -53,7 +53,7 @@ func eachBundle(check func(bundle) []string) func(operator) []string {
 	}
 }
 
-// layout allows just the directories of a bundle, without links or stray files.
+// layout allows only the directories of a bundle, without links or other files.
 func layout(b bundle) (problems []string) {
 	entries, err := os.ReadDir(b.dir)
 	if err != nil {
@@ -64,13 +64,13 @@ func layout(b bundle) (problems []string) {
 		names = append(names, entry.Name())
 	}
 	if want := []string{"manifests", "metadata", "tests"}; !slices.Equal(names, want) {
-		problems = append(problems, fmt.Sprintf("it has %v, and must have %v", names, want))
+		problems = append(problems, fmt.Sprintf("contains %v, want %v", names, want))
 	}
 	if _, err := os.Stat(filepath.Join(b.dir, "tests/scorecard/config.yaml")); err != nil {
-		problems = append(problems, "tests/scorecard/config.yaml is missing")
+		problems = append(problems, "file tests/scorecard/config.yaml is missing")
 	}
 	if csvs, _ := filepath.Glob(filepath.Join(b.dir, "manifests/*.clusterserviceversion.yaml")); len(csvs) != 1 {
-		problems = append(problems, fmt.Sprintf("manifests has %d files *.clusterserviceversion.yaml, and must have one", len(csvs)))
+		problems = append(problems, fmt.Sprintf("directory manifests contains %d files *.clusterserviceversion.yaml, want 1", len(csvs)))
 	}
 	return problems
 }
@@ -79,7 +79,7 @@ func checkOperatorName(o operator) (problems []string) {
 	for _, b := range o.bundles {
 		name, _, _ := strings.Cut(b.CSV.Name, ".")
 		if b.Package != o.name || name != o.name {
-			problems = append(problems, fmt.Sprintf("the package %q, the ClusterServiceVersion's %q and the directory %q must be the same name",
+			problems = append(problems, fmt.Sprintf("package %q, ClusterServiceVersion %q and directory %q must have the same name",
 				b.Package, name, o.name))
 		}
 	}
@@ -93,7 +93,7 @@ func checkOperatorNameUnique(o operator) []string {
 		names = append(names, name)
 	}
 	if names = slices.Compact(names); len(names) > 1 {
-		return []string{fmt.Sprintf("the bundles have several names: %v", names)}
+		return []string{fmt.Sprintf("bundles have different names: %v", names)}
 	}
 	return nil
 }
@@ -101,54 +101,54 @@ func checkOperatorNameUnique(o operator) []string {
 func checkVersionDirectory(b bundle) []string {
 	_, named, _ := strings.Cut(b.CSV.Name, ".v")
 	if dir, version := filepath.Base(b.dir), b.version().String(); dir != version || named != version {
-		return []string{fmt.Sprintf("spec.version %s and metadata.name %s must have the version of the directory, %s", version, b.CSV.Name, dir)}
+		return []string{fmt.Sprintf("spec.version %s and metadata.name %s must match the directory name %s", version, b.CSV.Name, dir)}
 	}
 	return nil
 }
 
 func checkRequiredFields(b bundle) (problems []string) {
 	spec, annotations := b.CSV.Spec, b.CSV.Annotations
-	demand := func(ok bool, field, allowed string) {
+	require := func(ok bool, field, allowed string) {
 		if !ok {
 			problems = append(problems, field+" must be "+allowed)
 		}
 	}
-	demand(length(spec.DisplayName, 3, 50), "spec.displayName", "3 to 50 characters")
-	demand(length(spec.Description, 20, many), "spec.description", "at least 20 characters")
-	demand(length(spec.Provider.Name, 3, many), "spec.provider.name", "at least 3 characters")
-	demand(len(spec.Keywords) > 0, "spec.keywords", "a list of at least one")
-	demand(!b.version().Equals(semver.Version{}), "spec.version", "a semantic version")
+	require(length(spec.DisplayName, 3, 50), "spec.displayName", "3 to 50 characters")
+	require(length(spec.Description, 20, many), "spec.description", "at least 20 characters")
+	require(length(spec.Provider.Name, 3, many), "spec.provider.name", "at least 3 characters")
+	require(len(spec.Keywords) > 0, "spec.keywords", "a list with at least one item")
+	require(!b.version().Equals(semver.Version{}), "spec.version", "a semantic version")
 
-	demand(len(spec.Icon) > 0, "spec.icon", "a list of at least one")
+	require(len(spec.Icon) > 0, "spec.icon", "a list with at least one item")
 	for _, icon := range spec.Icon {
 		image, err := base64.StdEncoding.DecodeString(icon.Data)
-		demand(err == nil && len(image) > 0, "spec.icon.base64data", "an image in base64")
-		demand(slices.Contains([]string{"image/png", "image/jpeg", "image/gif", "image/svg+xml"}, icon.MediaType),
+		require(err == nil && len(image) > 0, "spec.icon.base64data", "a base64-encoded image")
+		require(slices.Contains([]string{"image/png", "image/jpeg", "image/gif", "image/svg+xml"}, icon.MediaType),
 			"spec.icon.mediatype", "image/png, image/jpeg, image/gif or image/svg+xml")
 	}
-	demand(len(spec.Maintainers) > 0, "spec.maintainers", "a list of at least one")
+	require(len(spec.Maintainers) > 0, "spec.maintainers", "a list with at least one item")
 	for _, maintainer := range spec.Maintainers {
-		demand(maintainer.Name != "" && strings.Contains(maintainer.Email, "@"), "spec.maintainers", "names with e-mail addresses")
+		require(maintainer.Name != "" && strings.Contains(maintainer.Email, "@"), "spec.maintainers", "names with e-mail addresses")
 	}
-	demand(len(spec.Links) > 0, "spec.links", "a list of at least one")
+	require(len(spec.Links) > 0, "spec.links", "a list with at least one item")
 	for _, link := range spec.Links {
-		demand(link.Name != "" && strings.HasPrefix(link.URL, "http"), "spec.links", "names with URLs")
+		require(link.Name != "" && strings.HasPrefix(link.URL, "http"), "spec.links", "names with URLs")
 	}
 
 	_, err := time.Parse(time.RFC3339, annotations["createdAt"])
-	demand(err == nil, "metadata.annotations.createdAt", "a time stamp")
-	demand(slices.Contains(capabilities, annotations["capabilities"]), "metadata.annotations.capabilities", "one of "+strings.Join(capabilities, ", "))
+	require(err == nil, "metadata.annotations.createdAt", "an RFC 3339 timestamp")
+	require(slices.Contains(capabilities, annotations["capabilities"]), "metadata.annotations.capabilities", "one of "+strings.Join(capabilities, ", "))
 	for category := range strings.SplitSeq(annotations["categories"], ",") {
-		demand(slices.Contains(categories, strings.TrimSpace(category)), "metadata.annotations.categories", "of "+strings.Join(categories, ", "))
+		require(slices.Contains(categories, strings.TrimSpace(category)), "metadata.annotations.categories", "of "+strings.Join(categories, ", "))
 	}
-	demand(image.MatchString(annotations["containerImage"]), "metadata.annotations.containerImage", "an image with a tag or a digest")
-	demand(strings.HasPrefix(annotations["repository"], "http"), "metadata.annotations.repository", "a URL")
-	demand(length(annotations["support"], 3, many), "metadata.annotations.support", "at least 3 characters")
-	demand(length(annotations["description"], 10, many), "metadata.annotations.description", "at least 10 characters")
+	require(image.MatchString(annotations["containerImage"]), "metadata.annotations.containerImage", "an image with a tag or a digest")
+	require(strings.HasPrefix(annotations["repository"], "http"), "metadata.annotations.repository", "a URL")
+	require(length(annotations["support"], 3, many), "metadata.annotations.support", "at least 3 characters")
+	require(length(annotations["description"], 10, many), "metadata.annotations.description", "at least 10 characters")
 	return problems
 }
 
-// many is a length that nothing reaches.
+// many is a length limit that no field reaches.
 const many = 1 << 20
 
 func length(text string, low, high int) bool {
@@ -169,7 +169,7 @@ var (
 func checkNetworkPolicy(b bundle) (problems []string) {
 	for _, object := range b.Objects {
 		if object.GetKind() == "NetworkPolicy" {
-			problems = append(problems, fmt.Sprintf("the NetworkPolicy %s must not be in the bundle", object.GetName()))
+			problems = append(problems, fmt.Sprintf("NetworkPolicy %s must not be in the bundle", object.GetName()))
 		}
 	}
 	return problems
@@ -182,10 +182,10 @@ func checkAPIVersions(b bundle) []string {
 	}
 	oldest, err := semver.ParseTolerant(b.annotations[openShiftVersions])
 	if err != nil {
-		return []string{fmt.Sprintf("%s in metadata/annotations.yaml must be v4.<minor>, as spec.minKubeVersion is set: %v", openShiftVersions, err)}
+		return []string{fmt.Sprintf("%s in metadata/annotations.yaml must be v4.<minor> when spec.minKubeVersion is set: %v", openShiftVersions, err)}
 	}
 	if want := minimum.Minor - openShiftOffset; oldest.Minor < want {
-		return []string{fmt.Sprintf("%s v4.%d has an older Kubernetes than spec.minKubeVersion %s: at least v4.%d",
+		return []string{fmt.Sprintf("%s v4.%d contains an older Kubernetes than spec.minKubeVersion %s: want at least v4.%d",
 			openShiftVersions, oldest.Minor, minimum, want)}
 	}
 	return nil
@@ -193,27 +193,27 @@ func checkAPIVersions(b bundle) []string {
 
 func checkCI(o operator) (problems []string) {
 	if graph := o.ci["updateGraph"]; graph != "semver-mode" && graph != "replaces-mode" {
-		problems = append(problems, fmt.Sprintf("ci.yaml: updateGraph is %v, and must be semver-mode or replaces-mode", graph))
+		problems = append(problems, fmt.Sprintf("ci.yaml: updateGraph is %v, want semver-mode or replaces-mode", graph))
 	}
 	reviewers, isList := o.ci["reviewers"].([]any)
 	if _, set := o.ci["reviewers"]; set && (!isList || len(reviewers) == 0) {
-		problems = append(problems, "ci.yaml: reviewers must be a list of names, or not there")
+		problems = append(problems, "ci.yaml: reviewers must be a list of names or absent")
 	}
 	return problems
 }
 
-// checkDangling looks for what no later bundle of a channel upgrades from.
+// checkDangling finds bundles that have no upgrade to a later bundle of their channel.
 func checkDangling(o operator) (problems []string) {
 	for channel, bundles := range o.inChannels() {
-		left := map[string]bool{}
+		upgradable := map[string]bool{}
 		for _, b := range bundles {
 			for _, name := range o.replaced(b, bundles) {
-				left[name] = true
+				upgradable[name] = true
 			}
 		}
 		for _, b := range bundles[:len(bundles)-1] {
-			if !left[b.CSV.Name] {
-				problems = append(problems, fmt.Sprintf("channel %s: no bundle upgrades from %s", channel, b.CSV.Name))
+			if !upgradable[b.CSV.Name] {
+				problems = append(problems, fmt.Sprintf("channel %s: %s has no upgrade", channel, b.CSV.Name))
 			}
 		}
 	}
@@ -228,7 +228,7 @@ func checkLoop(o operator) (problems []string) {
 		}
 		for _, b := range bundles {
 			if reaches(from, b.CSV.Name, b.CSV.Name, map[string]bool{}) {
-				problems = append(problems, fmt.Sprintf("channel %s: the upgrades to %s start at itself", channel, b.CSV.Name))
+				problems = append(problems, fmt.Sprintf("channel %s: upgrade path of %s is a loop", channel, b.CSV.Name))
 			}
 		}
 	}
@@ -254,7 +254,7 @@ func checkReplaces(o operator) (problems []string) {
 	for _, b := range o.bundles {
 		replaces := b.CSV.Spec.Replaces
 		if replaces != "" && !slices.ContainsFunc(o.bundles, func(other bundle) bool { return other.CSV.Name == replaces }) {
-			problems = append(problems, fmt.Sprintf("%s replaces %s, which is not there", b.CSV.Name, replaces))
+			problems = append(problems, fmt.Sprintf("%s replaces %s, which is not in the directory", b.CSV.Name, replaces))
 		}
 	}
 	return problems

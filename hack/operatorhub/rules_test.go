@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Each rule, seen failing on a copy of our own bundle that breaks it.
-func TestRulesBite(t *testing.T) {
+// Each case violates one rule in a copy of this repository's bundle.
+func TestRuleReportsViolation(t *testing.T) {
 	csv := func(edit func(csv map[string]any)) func(*testing.T, string) {
 		return func(t *testing.T, dir string) { editYAML(t, filepath.Join(dir, "0.3.0", csvFile), edit) }
 	}
@@ -33,7 +33,7 @@ func TestRulesBite(t *testing.T) {
 	ci := func(text string) func(*testing.T, string) {
 		return func(t *testing.T, dir string) { put(t, filepath.Join(dir, "ci.yaml"), text) }
 	}
-	// replaces puts the graph into the ClusterServiceVersions: what each version replaces.
+	// replaces sets spec.replaces of each version in the graph.
 	replaces := func(graph map[string]string) func(*testing.T, string) {
 		return func(t *testing.T, dir string) {
 			ci("updateGraph: replaces-mode")(t, dir)
@@ -48,9 +48,9 @@ func TestRulesBite(t *testing.T) {
 
 	cases := []struct {
 		rule, want string
-		spoil      func(t *testing.T, dir string)
+		violate    func(t *testing.T, dir string)
 	}{
-		{"layout", "0.3.0: it has", func(t *testing.T, dir string) { put(t, filepath.Join(dir, "0.3.0/README.md"), "") }},
+		{"layout", "0.3.0: contains", func(t *testing.T, dir string) { put(t, filepath.Join(dir, "0.3.0/README.md"), "") }},
 		{"layout", "config.yaml is missing", func(t *testing.T, dir string) { remove(t, filepath.Join(dir, "0.3.0/tests/scorecard/config.yaml")) }},
 		{"check_operator_name", `"another"`, annotations(packageName, "another")},
 		{"check_operator_name_unique", "[echo-operator another]", set("another.v0.3.0", "metadata", "name")},
@@ -85,7 +85,7 @@ func TestRulesBite(t *testing.T) {
 		{"check_ci_upgrade_graph", "updateGraph is random", ci("updateGraph: random")},
 		{"check_ci_upgrade_graph", "updateGraph is <nil>", ci("{}")},
 		{"check_ci_upgrade_graph", "reviewers", ci("{updateGraph: semver-mode, reviewers: []}")},
-		{"check_dangling_bundles", "no bundle upgrades from echo-operator.v0.2.0", replaces(map[string]string{"0.2.0": "0.1.0", "0.3.0": "0.1.0"})},
+		{"check_dangling_bundles", "echo-operator.v0.2.0 has no upgrade", replaces(map[string]string{"0.2.0": "0.1.0", "0.3.0": "0.1.0"})},
 		{"check_upgrade_graph_loop", "echo-operator.v0.1.0", replaces(map[string]string{"0.1.0": "0.3.0", "0.2.0": "0.1.0", "0.3.0": "0.2.0"})},
 		{"check_replaces_availability", "echo-operator.v0.2.9", replaces(map[string]string{"0.3.0": "0.2.9"})},
 	}
@@ -93,38 +93,38 @@ func TestRulesBite(t *testing.T) {
 	for _, c := range cases {
 		seen[c.rule] = true
 		t.Run(c.rule+"/"+c.want, func(t *testing.T) {
-			dir := community(t)
-			c.spoil(t, dir)
+			dir := operatorDir(t)
+			c.violate(t, dir)
 			if problems := failures(t, dir)[c.rule]; !slices.ContainsFunc(problems, func(problem string) bool {
 				return strings.Contains(problem, c.want)
 			}) {
-				t.Errorf("got %q, want one that says %q", problems, c.want)
+				t.Errorf("rule %s reported %q, want a problem that contains %q", c.rule, problems, c.want)
 			}
 		})
 	}
 	for _, rule := range rules {
 		if !seen[rule.name] {
-			t.Errorf("no case breaks the rule %s", rule.name)
+			t.Errorf("no case violates rule %s", rule.name)
 		}
 	}
 }
 
-func TestRulesAgree(t *testing.T) {
+func TestRulesReportNothingForValidDirectory(t *testing.T) {
 	for name, graph := range map[string]string{"semver": "updateGraph: semver-mode", "with reviewers": "{updateGraph: semver-mode, reviewers: [kkloud]}"} {
 		t.Run(name, func(t *testing.T) {
-			dir := community(t)
+			dir := operatorDir(t)
 			put(t, filepath.Join(dir, "ci.yaml"), graph)
 			if problems := failures(t, dir); len(problems) > 0 {
-				t.Error(problems)
+				t.Errorf("rules reported %v, want no problems", problems)
 			}
 		})
 	}
 }
 
-func TestEveryReleaseIsWritten(t *testing.T) {
+func TestRunWritesEveryRelease(t *testing.T) {
 	passed, err := run(repository, t.TempDir(), true)
 	if err != nil || !passed {
-		t.Errorf("passed: %t, %v", passed, err)
+		t.Errorf("run with -all: passed %t, error %v; want true and no error", passed, err)
 	}
 }
 
@@ -133,8 +133,8 @@ const (
 	csvFile    = "manifests/echo-operator.clusterserviceversion.yaml"
 )
 
-// community returns a copy of the operator's directory, with three versions of our bundle.
-func community(t *testing.T) string {
+// operatorDir creates an operator directory with three versions of this repository's bundle.
+func operatorDir(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "echo-operator")
 	if err := copyFile(filepath.Join(repository, "config/operatorhub/ci.yaml"), filepath.Join(dir, "ci.yaml")); err != nil {
@@ -152,7 +152,7 @@ func community(t *testing.T) string {
 			delete(spec, "replaces")
 			delete(spec, "skips")
 		})
-		if err := nameOpenShift(to); err != nil {
+		if err := annotateOpenShiftVersions(to); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -12,15 +12,15 @@ import (
 	"github.com/kkloud-io/echo-operator/hack/catalog/releases"
 )
 
-// start empties an operator's directory, but for its ci.yaml.
-func start(root, dir string) error {
+// resetDir empties the operator's directory and writes its ci.yaml.
+func resetDir(root, dir string) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
 	return copyFile(filepath.Join(root, "config/operatorhub/ci.yaml"), filepath.Join(dir, "ci.yaml"))
 }
 
-// writeTree adds the version that the tree has, in the place of a release of that name.
+// writeTree adds this tree's version. It replaces a release of the same version.
 func writeTree(root, dir string) error {
 	bundle := filepath.Join(root, "bundle")
 	content, err := manifests.GetBundleFromDir(bundle)
@@ -34,10 +34,10 @@ func writeTree(root, dir string) error {
 	if err := os.CopyFS(version, os.DirFS(bundle)); err != nil {
 		return err
 	}
-	return nameOpenShift(version)
+	return annotateOpenShiftVersions(version)
 }
 
-// writeReleases adds every release, as it was released.
+// writeReleases adds the bundle of every release, read from the release's commit.
 func writeReleases(dir string) error {
 	list, err := releases.Load()
 	if err != nil {
@@ -58,17 +58,17 @@ func writeReleases(dir string) error {
 				return err
 			}
 		}
-		if err := nameOpenShift(version); err != nil {
+		if err := annotateOpenShiftVersions(version); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// nameOpenShift says which releases of OpenShift have the Kubernetes that a bundle asks
-// for. OperatorHub.io ignores it; the catalog of OpenShift, which takes the same directory,
-// demands it.
-func nameOpenShift(version string) error {
+// annotateOpenShiftVersions names the oldest OpenShift release that contains the bundle's
+// minKubeVersion. The OpenShift community catalog uses the same directory and requires the
+// annotation; OperatorHub.io ignores it.
+func annotateOpenShiftVersions(version string) error {
 	bundle, err := manifests.GetBundleFromDir(version)
 	if err != nil {
 		return fmt.Errorf("%s: %w", version, err)

@@ -1,5 +1,5 @@
-// The validators of an older operator-sdk are a module of their own, as they cannot be in
-// one with the newer ones.
+// Validators of the operator-sdk release that the OperatorHub pipeline runs. They need a module
+// file of their own because one build cannot contain two versions of operator-framework/api.
 module github.com/kkloud-io/echo-operator/hack
 
 go 1.26.0

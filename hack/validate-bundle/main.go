@@ -1,5 +1,6 @@
-// Command sdk-1.36 runs the validators of operator-sdk v1.36, which the community's
-// pipeline uses, on a bundle. Warnings are errors.
+// Command validate-bundle runs the validators of operator-sdk v1.36 on a bundle directory. The
+// OperatorHub pipeline uses that version. Warnings count as errors. tools/operator-sdk-1.36.mod
+// selects the older version of the validators.
 package main
 
 import (
@@ -12,14 +13,14 @@ import (
 	interfaces "github.com/operator-framework/api/pkg/validation/interfaces"
 )
 
-// validators are those of `bundle validate`, and of its options name=operatorhub,
-// name=community and suite=operatorframework, as far as they look at no image.
+// validators lists the validators that `operator-sdk bundle validate` runs by default and with
+// name=operatorhub, name=community and suite=operatorframework, except those that pull images.
 var validators = interfaces.Validators{
 	validation.ClusterServiceVersionValidator,
 	validation.CustomResourceDefinitionValidator,
 	validation.BundleValidator,
 	validation.ObjectValidator,
-	validation.OperatorHubValidator, //nolint:staticcheck // deprecated, and used by the pipeline
+	validation.OperatorHubValidator, //nolint:staticcheck // deprecated, but the pipeline uses it
 	validation.OperatorHubV2Validator,
 	validation.StandardCapabilitiesValidator,
 	validation.StandardCategoriesValidator,
@@ -30,7 +31,7 @@ var validators = interfaces.Validators{
 
 func main() {
 	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: sdk-1.36 <bundle directory>")
+		fmt.Fprintln(os.Stderr, "usage: validate-bundle <bundle directory>")
 		os.Exit(2)
 	}
 	bundle, err := manifests.GetBundleFromDir(os.Args[1])
@@ -42,7 +43,7 @@ func main() {
 	passed := true
 	for _, result := range validators.Validate(objects...) {
 		for _, problem := range append(result.Errors, result.Warnings...) {
-			// This validator says so of itself, whatever the bundle.
+			// The validator prints this warning for every bundle.
 			if strings.Contains(problem.Error(), `The "operatorhub" validator is deprecated`) {
 				continue
 			}
