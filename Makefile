@@ -122,6 +122,12 @@ lint: bin/golangci-lint bin/actionlint ## Lint the Go code and the workflows.
 	for module in $(MODULES); do (cd $$module && golangci-lint run --config ../.golangci.yml --disable gosec ./...); done
 	actionlint
 
+# What the word list of hack/vale covers: not the documents, nor what is generated.
+WORDS := *.go *.yaml *.yml *.sh *.toml *.mk *Makefile *Dockerfile .ci/* :!bundle :!catalog/echo-operator :!config/crd/bases :!hack/vale
+.PHONY: lint-words
+lint-words: bin/vale ## Check the words of code, manifests and scripts by the list in hack/vale; WORDS=test/chaos checks one folder.
+	git ls-files $(WORDS:%='%') | xargs vale --output=line
+
 .PHONY: build
 build: ## Build the operator for this machine.
 	go build -ldflags "-X main.version=$(VERSION)" -o bin/manager ./cmd
@@ -498,6 +504,10 @@ pinned = $(shell awk '{sub("^require ", "")} $$1 == "$(2)" && $$2 ~ "^v" {print 
 SIMPLE_TOOLS := actionlint controller-gen crd-ref-docs golangci-lint grpc-health-probe http-echo kube-score kubesec kustomize
 $(SIMPLE_TOOLS:%=bin/%): bin/%: tools/%.mod tools/%.sum
 	$(call build,$*,-ldflags "-s -w")
+
+# Its parsers are written in C.
+bin/vale: tools/vale.mod tools/vale.sum
+	CGO_ENABLED=1 go build -modfile=tools/vale.mod -ldflags "-s -w" -o bin/ tool
 
 bin/syft: tools/syft.mod tools/syft.sum
 	$(call build,syft,-ldflags "-s -w $(call set,main,version=$(SYFT_VERSION:v%=%))")
