@@ -1,5 +1,5 @@
-// The tools of this repository. They are a module of their own, so that none of their
-// dependencies reaches the operator's.
+// The tools of this repository. Their own module keeps their dependencies out of the
+// operator's go.mod.
 module github.com/kkloud-io/echo-operator/hack
 
 go 1.26.3

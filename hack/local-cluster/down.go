@@ -9,16 +9,16 @@ import (
 	"os"
 	"time"
 
-	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/jail"
+	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/sandbox"
 )
 
-// downTimeout is generous: the kernel takes a second.
+// downTimeout is a generous limit: the kernel takes about one second.
 const downTimeout = time.Minute
 
-// down removes the cluster, or what is left of one that died.
+// down removes the cluster, or the remains of one that exited early.
 func (c *cluster) down(ctx context.Context) error {
 	if os.Geteuid() != 0 {
-		return errors.New("removing the cluster needs root: run it with sudo")
+		return errors.New("removing the cluster requires root: run local-cluster down with sudo")
 	}
 	unlock, err := c.dir.Lock()
 	if err != nil {
@@ -26,36 +26,37 @@ func (c *cluster) down(ctx context.Context) error {
 	}
 	defer unlock()
 
-	process, err := jail.Find(c.dir)
+	process, err := sandbox.Find(c.dir)
 	if err != nil {
 		return err
 	}
 	if process == nil {
 		fmt.Fprintln(c.out, "not running")
-		return c.sweep(ctx)
+		return c.removeRemains(ctx)
 	}
 	defer process.Close()
 	if err := c.step("down", func() error { return c.remove(ctx, process) }); err != nil {
 		return err
 	}
-	fmt.Fprintf(c.out, "kept: images in %s, logs in %s\n", c.dir.RegistryData(), c.dir.Logs())
+	fmt.Fprintf(c.out, "kept the images in %s and the logs in %s\n", c.dir.RegistryData(), c.dir.Logs())
 	return nil
 }
 
-func (c *cluster) remove(ctx context.Context, process *jail.Process) error {
+func (c *cluster) remove(ctx context.Context, process *sandbox.Process) error {
 	ctx, cancel := context.WithTimeout(ctx, downTimeout)
 	defer cancel()
 	if err := process.Kill(ctx); err != nil {
 		return err
 	}
-	return c.sweep(ctx)
+	return c.removeRemains(ctx)
 }
 
-// sweep removes what outlives a jail's processes.
-func (c *cluster) sweep(ctx context.Context) error {
+// removeRemains removes the cgroup and the files that the kernel leaves when a
+// sandbox ends.
+func (c *cluster) removeRemains(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, downTimeout)
 	defer cancel()
-	if err := jail.RemoveCgroup(ctx, c.dir.CgroupName()); err != nil {
+	if err := sandbox.RemoveCgroup(ctx, c.dir.CgroupName()); err != nil {
 		return err
 	}
 	return c.dir.RemoveVolatile()

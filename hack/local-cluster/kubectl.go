@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// check is a condition of the cluster: the arguments of `kubectl wait`.
+// check is a condition of the cluster, written as the arguments of `kubectl wait`.
 type check []string
 
-// The cluster is up when all of these hold; the last, where OLM v1 was asked for.
+// The cluster is up when the first three hold. OLM v1 is up when the last one holds.
 var (
 	nodeReady = []check{
 		{"--for=create", "node/local-cluster"},
@@ -33,7 +33,7 @@ var (
 	}
 )
 
-// wait waits for all checks in turn. A timeout of zero looks once.
+// wait waits for each check in turn. With a timeout of zero it checks once.
 func (c *cluster) wait(ctx context.Context, timeout time.Duration, checks ...check) error {
 	for _, check := range checks {
 		args := append([]string{"wait", "--timeout=" + timeout.String()}, check...)
@@ -44,8 +44,8 @@ func (c *cluster) wait(ctx context.Context, timeout time.Duration, checks ...che
 	return nil
 }
 
-// apply applies a stream of manifests on the server's side: OLM's definitions
-// are too large for the annotation that kubectl would otherwise keep.
+// apply uses server-side apply, because OLM's CRDs exceed the size limit of the
+// annotation that client-side apply writes.
 func (c *cluster) apply(ctx context.Context, manifests string) error {
 	return c.kubectl(ctx, manifests,
 		"apply", "--server-side", "--force-conflicts", "--field-manager=local-cluster", "--filename=-")

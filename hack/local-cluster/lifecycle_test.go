@@ -14,52 +14,52 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/jail"
+	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/sandbox"
 	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/state"
 )
 
-// binary is the program under test, with all that it runs beside it.
+// binary is the program under test. The programs that it runs are in the same directory.
 const binary = "../../bin/local-cluster"
 
-// TestLifecycle needs root, the built programs and about two minutes. It may run
-// beside a cluster of the same clone.
+// TestLifecycle requires root and the built programs, and takes about two minutes. It
+// can run while another cluster of the same clone runs.
 func TestLifecycle(t *testing.T) {
 	before := takeSnapshot(t)
 	first, second := newFixture(t), newFixture(t)
 
 	first.mustRun("up")
 	if output := first.mustRun("up"); !strings.Contains(output, "already running") {
-		t.Errorf("the second up says %q", output)
+		t.Errorf("second up: output = %q, want it to contain %q", output, "already running")
 	}
 	second.mustRun("up")
 
-	t.Log("one goes, although its state directory is lost; the other stays")
+	t.Log("down removes a cluster whose state directory is missing, and leaves the other cluster running")
 	second.loseState()
 	second.mustRun("down")
 	first.mustRun("status")
 	if output := second.mustRun("down"); !strings.Contains(output, "not running") {
-		t.Errorf("the second down says %q", output)
+		t.Errorf("second down: output = %q, want it to contain %q", output, "not running")
 	}
 
-	t.Log("a component dies: status tells, up starts over")
+	t.Log("status reports a component that exits, and up recreates the cluster")
 	status, err := first.dir.ReadStatus()
 	if err != nil {
 		t.Fatal(err)
 	}
 	kubelet := slices.IndexFunc(status.Components, func(c state.Component) bool { return c.Name == "kubelet" })
 	first.mustRun("exec", "--", "sh", "-c", fmt.Sprintf("kill -9 %d", status.Components[kubelet].PID))
-	first.awaitDead("kubelet")
+	first.waitForExit("kubelet")
 	if output, err := first.run("status"); err == nil {
-		t.Errorf("status is content with a dead kubelet:\n%s", output)
+		t.Errorf("status after the kubelet exited: exit code 0, want 1; output:\n%s", output)
 	}
-	if output := first.mustRun("up"); !strings.Contains(output, "starting over") {
-		t.Errorf("up after the kubelet's death says %q", output)
+	if output := first.mustRun("up"); !strings.Contains(output, "recreating the cluster") {
+		t.Errorf("up after the kubelet exited: output = %q, want it to contain %q", output, "recreating the cluster")
 	}
 
-	t.Log("the init dies: down has the rest to do")
-	process, err := jail.Find(first.dir)
+	t.Log("down removes what remains after init is killed")
+	process, err := sandbox.Find(first.dir)
 	if err != nil || process == nil {
-		t.Fatalf("find the jail: %v, %v", process, err)
+		t.Fatalf("sandbox.Find() = %v, %v, want a process", process, err)
 	}
 	defer process.Close()
 	if err := syscall.Kill(process.PID, syscall.SIGKILL); err != nil {
@@ -70,18 +70,18 @@ func TestLifecycle(t *testing.T) {
 	after := takeSnapshot(t)
 	for aspect := range before {
 		for _, line := range missing(after[aspect], before[aspect]) {
-			// Programs of the host end meanwhile, and namespaces of their own with them.
+			// Other programs of the host may exit during the test, which removes their namespaces.
 			if aspect != "namespaces" {
-				t.Errorf("%s: the host has lost %s", aspect, line)
+				t.Errorf("%s of the host: %s is missing, want the same as before the test", aspect, line)
 			}
 		}
 		for _, line := range missing(before[aspect], after[aspect]) {
-			t.Errorf("%s: the host has got %s", aspect, line)
+			t.Errorf("%s of the host: found new %s, want the same as before the test", aspect, line)
 		}
 	}
 }
 
-// fixture is one cluster with a state directory of its own.
+// fixture is one cluster with its own state directory.
 type fixture struct {
 	t   *testing.T
 	dir state.Dir
@@ -114,22 +114,22 @@ func (f fixture) mustRun(args ...string) string {
 	return output
 }
 
-func (f fixture) awaitDead(component string) {
+func (f fixture) waitForExit(component string) {
 	f.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(interval) {
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(pollInterval) {
 		status, err := f.dir.ReadStatus()
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		if dead, found := status.Dead(); found && dead.Name == component {
+		if exited, found := status.FirstExited(); found && exited.Name == component {
 			return
 		}
 	}
-	f.t.Fatalf("the death of %s goes unnoticed", component)
+	f.t.Fatalf("status of component %s is still running 10s after it was killed, want exited", component)
 }
 
-// loseState takes the state directory away. It is moved and not deleted, because
-// the cluster goes on writing to it; for down there is no difference.
+// loseState renames the state directory. Deleting it would race with the cluster,
+// which still writes to it; down behaves the same in both cases.
 func (f fixture) loseState() {
 	f.t.Helper()
 	if err := os.Rename(string(f.dir), string(f.dir)+".lost"); err != nil {
@@ -137,7 +137,7 @@ func (f fixture) loseState() {
 	}
 }
 
-// snapshot is what a cluster could change about the host, by aspect: lines.
+// snapshot maps each aspect of the host that a cluster could change to its lines.
 type snapshot map[string][]string
 
 func takeSnapshot(t *testing.T) snapshot {
@@ -150,30 +150,30 @@ func takeSnapshot(t *testing.T) snapshot {
 		"namespaces":     namespaces(t),
 		"settings": readAll(t, "/proc/sys/kernel/panic", "/proc/sys/kernel/panic_on_oops", "/proc/sys/vm/overcommit_memory",
 			"/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/bridge/bridge-nf-call-iptables"),
-		"well-known places": list(t, "/etc/cni", "/etc/kubernetes", "/opt/*", "/run/containerd*", "/run/netns",
+		"well-known paths": list(t, "/etc/cni", "/etc/kubernetes", "/opt/*", "/run/containerd*", "/run/netns",
 			"/usr/libexec/kubernetes", "/var/lib/cni", "/var/lib/containerd", "/var/lib/kubelet", "/var/log/pods"),
 	}
 }
 
-// missing returns the lines of all that some lacks.
+// missing returns the lines of all that are not in some.
 func missing(some, all []string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(line string) bool { return slices.Contains(some, line) })
 }
 
 func interfaces(t *testing.T) []string {
 	t.Helper()
-	found, err := net.Interfaces()
+	interfaces, err := net.Interfaces()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var all []string
-	for _, one := range found {
+	for _, one := range interfaces {
 		all = append(all, fmt.Sprintf("%+v", one))
 	}
 	return all
 }
 
-// firewall is the rules without the comments, which hold the time of the day.
+// firewall returns the rules without the comments, which contain the time of day.
 func firewall(t *testing.T) []string {
 	t.Helper()
 	output, err := exec.Command("iptables-save").Output()
@@ -185,26 +185,26 @@ func firewall(t *testing.T) []string {
 	})
 }
 
-// namespaces lists those that any process is in: a process left behind in a jail
-// shows by being in one that was not there before. A zombie that the host's init
-// has yet to reap is in none of these any more. Pods of a cluster that runs beside
-// this test come and go meanwhile, and do not count.
+// namespaces lists the namespaces of all processes: a process left behind in a sandbox
+// is in a namespace that did not exist before the test. A zombie that the host's init
+// has not reaped yet is in no namespace. The list excludes pods of a cluster that runs
+// at the same time as this test, because such pods start and stop independently of it.
 func namespaces(t *testing.T) []string {
 	t.Helper()
 	var all []string
 	for _, link := range list(t, "/proc/[0-9]*/ns/mnt", "/proc/[0-9]*/ns/net") {
-		// A process may end while it is looked at.
+		// The process may exit between the glob and the readlink.
 		target, err := os.Readlink(link)
-		if err == nil && !slices.Contains(all, target) && !ofOtherCluster(t, strings.Split(link, "/")[2]) {
+		if err == nil && !slices.Contains(all, target) && !inOtherCluster(t, strings.Split(link, "/")[2]) {
 			all = append(all, target)
 		}
 	}
 	return all
 }
 
-// ofOtherCluster tells whether the process descends from the init of a cluster that
-// is not this test's. What that init starts cannot outlive it.
-func ofOtherCluster(t *testing.T, pid string) bool {
+// inOtherCluster reports whether the process descends from the init of a cluster that
+// this test did not start. No descendant outlives that init.
+func inOtherCluster(t *testing.T, pid string) bool {
 	t.Helper()
 	for pid != "0" {
 		command, err := os.ReadFile(filepath.Join("/proc", pid, "cmdline"))

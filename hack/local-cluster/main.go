@@ -1,8 +1,9 @@
 //go:build linux
 
 // Command local-cluster runs a disposable Kubernetes cluster with Operator
-// Lifecycle Manager on this machine, without a container engine and without any
-// network: one node, in one process tree that can be thrown away as a whole.
+// Lifecycle Manager (OLM) on this machine, without a container engine and without
+// network access. The cluster has one node and runs in one process tree, which
+// local-cluster removes as a whole.
 package main
 
 import (
@@ -17,23 +18,23 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/jail"
+	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/sandbox"
 	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/state"
 )
 
 const usage = `local-cluster runs a disposable Kubernetes cluster with OLM on this machine.
 
 Usage:
-  local-cluster [flags] up                 create the cluster, or finish creating it
-  local-cluster [flags] olm-v1             add OLM v1 to it, or finish adding it
-  local-cluster [flags] down               remove it; the registry's images stay
-  local-cluster [flags] status             show what runs; exit 1 if not everything does
-  local-cluster [flags] exec [--] CMD ...  run a command inside, with its network
+  local-cluster [flags] up                 create the cluster, or finish an interrupted up
+  local-cluster [flags] olm-v1             add OLM v1, or finish an interrupted olm-v1
+  local-cluster [flags] down               remove the cluster; keep the images of the registry
+  local-cluster [flags] status             list the components; exit 1 if one is not running
+  local-cluster [flags] exec [--] CMD ...  run a command in the namespaces of the cluster
 
 Flags:
 `
 
-// Exit codes besides a command's own.
+// Exit codes of local-cluster itself. exec returns the exit code of its command.
 const (
 	exitFailure = 1
 	exitUsage   = 2
@@ -47,9 +48,9 @@ type cluster struct {
 }
 
 func main() {
-	// Anywhere but in a PID namespace of its own, init would rearrange the host.
-	if os.Getpid() == 1 && len(os.Args) == 4 && os.Args[1] == jail.InitCommand {
-		err := jail.Init(state.Dir(os.Args[2]), os.Args[3])
+	// Outside its own PID namespace, init would change the host.
+	if os.Getpid() == 1 && len(os.Args) == 4 && os.Args[1] == sandbox.InitCommand {
+		err := sandbox.Init(state.Dir(os.Args[2]), os.Args[3])
 		fail("%v", err)
 		os.Exit(exitFailure)
 	}
@@ -59,7 +60,7 @@ func main() {
 	os.Exit(code)
 }
 
-// run does what the arguments ask for and returns the exit code.
+// run runs the command that the arguments name and returns the exit code.
 func run(ctx context.Context, args []string) int {
 	c, args, err := parse(args)
 	switch {
@@ -91,7 +92,7 @@ func run(ctx context.Context, args []string) int {
 }
 
 // parse accepts flags before and after the command, up to the first word of the
-// command that exec is to run. The arguments it returns begin with a known command.
+// command that exec runs. The first argument that parse returns is a known command.
 func parse(args []string) (*cluster, []string, error) {
 	executable, err := os.Executable()
 	if err != nil {
@@ -99,14 +100,14 @@ func parse(args []string) (*cluster, []string, error) {
 	}
 	flags := flag.NewFlagSet("local-cluster", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
-	binDir := flags.String("bin", filepath.Dir(executable), "`directory` of the cluster's programs")
-	stateDir := flags.String("state", "", "`directory` of the cluster's state (default: cluster, in the -bin directory)")
+	binDir := flags.String("bin", filepath.Dir(executable), "`directory` of the programs that the cluster runs")
+	stateDir := flags.String("state", "", "`directory` of the state of the cluster (default: cluster, in the -bin directory)")
 
 	if err := flags.Parse(args); err != nil {
 		return nil, nil, showUsage(flags, err)
 	}
 	if flags.NArg() == 0 {
-		return nil, nil, errors.New("a command is missing")
+		return nil, nil, errors.New("missing command")
 	}
 	command := flags.Arg(0)
 	if err := flags.Parse(flags.Args()[1:]); err != nil {
@@ -114,7 +115,7 @@ func parse(args []string) (*cluster, []string, error) {
 	}
 	switch {
 	case command == "exec" && flags.NArg() == 0:
-		return nil, nil, errors.New("exec needs a command to run")
+		return nil, nil, errors.New("exec requires a command to run")
 	case command == "exec":
 	case !slices.Contains([]string{"up", "olm-v1", "down", "status"}, command):
 		return nil, nil, fmt.Errorf("unknown command %q", command)
@@ -137,7 +138,7 @@ func parse(args []string) (*cluster, []string, error) {
 	return c, append([]string{command}, flags.Args()...), nil
 }
 
-// showUsage prints the usage if that is what the error asks for.
+// showUsage prints the usage if the error is flag.ErrHelp.
 func showUsage(flags *flag.FlagSet, err error) error {
 	if errors.Is(err, flag.ErrHelp) {
 		fmt.Print(usage)

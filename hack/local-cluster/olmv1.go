@@ -4,31 +4,30 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/image"
-	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/jail"
+	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/sandbox"
 	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/state"
 	"github.com/kkloud-io/echo-operator/hack/local-cluster/manifests"
 )
 
-// olmV1Definitions is the file of OLM v1's custom resource definitions. They come
-// from its Go module as files, which Go cannot embed from there: `make` copies them.
-const olmV1Definitions = "olm-v1-crds.yaml"
+// olmV1CRDs is the file with the CRDs of OLM v1. `make` copies them from the Go module
+// of OLM v1, because Go cannot embed files of another module.
+const olmV1CRDs = "olm-v1-crds.yaml"
 
-// olmV1 adds OLM v1 to the running cluster, beside OLM. Every step looks at what is
-// there, and does what is missing.
+// olmV1 adds OLM v1 to the running cluster. OLM keeps running. Each step is idempotent, so
+// an interrupted run can be repeated.
 func (c *cluster) olmV1(ctx context.Context) error {
-	process, err := jail.Find(c.dir)
+	process, err := sandbox.Find(c.dir)
 	if err != nil {
 		return err
 	}
 	if process == nil {
-		return errors.New("not running; start it with: local-cluster up")
+		return errNotRunning
 	}
 	process.Close()
 	unlock, err := c.dir.Lock()
@@ -37,22 +36,22 @@ func (c *cluster) olmV1(ctx context.Context) error {
 	}
 	defer unlock()
 	ctx, cancel := context.WithTimeoutCause(ctx, upTimeout,
-		fmt.Errorf("OLM v1 is not up after %v; the logs of its pods are in %s", upTimeout, c.dir.Logs()))
+		fmt.Errorf("OLM v1 is not ready after %v; see the pod logs in %s", upTimeout, c.dir.Logs()))
 	defer cancel()
 
 	begin := time.Now()
 	steps := []struct {
 		name string
-		work func() error
+		run  func() error
 	}{
 		{"images", func() error { return c.pushOLMV1(ctx) }},
-		{"definitions", func() error { return c.defineOLMV1(ctx) }},
+		{"CRDs", func() error { return c.applyOLMV1CRDs(ctx) }},
 		{"manifests", func() error { return c.apply(ctx, manifests.OLMV1) }},
-		{"certificates", func() error { return c.certifyOLMV1(ctx) }},
+		{"certificates", func() error { return c.applyOLMV1Certificates(ctx) }},
 		{"OLM v1", func() error { return c.wait(ctx, upTimeout, olmV1Ready...) }},
 	}
 	for _, step := range steps {
-		if err := c.step(step.name, step.work); err != nil {
+		if err := c.step(step.name, step.run); err != nil {
 			return err
 		}
 	}
@@ -68,20 +67,21 @@ func (c *cluster) pushOLMV1(ctx context.Context) error {
 	return image.PushOLMV1(ctx, address, c.binDir)
 }
 
-func (c *cluster) defineOLMV1(ctx context.Context) error {
-	definitions, err := os.ReadFile(filepath.Join(c.binDir, olmV1Definitions))
+func (c *cluster) applyOLMV1CRDs(ctx context.Context) error {
+	crds, err := os.ReadFile(filepath.Join(c.binDir, olmV1CRDs))
 	if err != nil {
-		return fmt.Errorf("%w; make it with: make cluster-olm-v1", err)
+		return fmt.Errorf("%w; create it with: make cluster-olm-v1", err)
 	}
-	if err := c.apply(ctx, string(definitions)); err != nil {
+	if err := c.apply(ctx, string(crds)); err != nil {
 		return err
 	}
 	return c.wait(ctx, upTimeout, check{"--for=condition=Established", "crd", "--all"})
 }
 
-// certifyOLMV1 issues certificates once: running pods would see new ones only after
-// a while. The webhook's configuration is what is applied last.
-func (c *cluster) certifyOLMV1(ctx context.Context) error {
+// applyOLMV1Certificates issues certificates only once, because the kubelet updates
+// mounted Secrets of running pods with a delay. It checks for the webhook configuration,
+// which is the last object that it applies.
+func (c *cluster) applyOLMV1Certificates(ctx context.Context) error {
 	if c.wait(ctx, 0, check{"--for=create", "mutatingwebhookconfiguration/catalogd"}) == nil {
 		return nil
 	}

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// debianPackages are what the jail runs of the machine's own, by a file of each.
+// debianPackages maps a file of each required Debian package to the package.
 var debianPackages = map[string]string{
 	"/bin/busybox":             "busybox-static",
 	"/sbin/ip":                 "iproute2",
@@ -23,31 +23,31 @@ var debianPackages = map[string]string{
 	"/usr/sbin/runc":           "runc",
 }
 
-// kernelModules are those that must be loaded, by a file that shows it.
+// kernelModules maps a file that exists while a required module is loaded to the module.
 var kernelModules = map[string]string{
 	"/proc/sys/net/bridge/bridge-nf-call-iptables": "br_netfilter",
 	"/sys/module/overlay":                          "overlay",
 }
 
-// programs are what the bin directory must hold.
+// programs lists the programs that the bin directory must contain.
 var programs = []string{
 	"catalog", "containerd", "containerd-shim-runc-v2", "copy-content", "coredns", "cpb", "etcd",
 	"grpc-health-probe", "http-echo", "kube-apiserver", "kube-controller-manager", "kube-proxy",
 	"kube-scheduler", "kubectl", "kubelet", "nginx", "olm", "opm", "package-server", "pause",
 }
 
-// preflight finds what is missing before anything is started, and says how to
-// get it.
+// preflight checks the prerequisites before up starts anything. Its errors name the
+// command that fixes the problem.
 func (c *cluster) preflight() error {
 	if os.Geteuid() != 0 {
-		return errors.New("namespaces and mounts need root: run it with sudo")
+		return errors.New("creating namespaces and mounts requires root: run local-cluster up with sudo")
 	}
 	if missing := missingValues(debianPackages); len(missing) > 0 {
-		return fmt.Errorf("packages of Debian are missing; run: apt-get install -y --no-install-recommends %s",
+		return fmt.Errorf("missing Debian packages; run: apt-get install -y --no-install-recommends %s",
 			strings.Join(missing, " "))
 	}
 	if missing := missingValues(kernelModules); len(missing) > 0 {
-		return fmt.Errorf("kernel modules are not loaded; run: modprobe -a %s", strings.Join(missing, " "))
+		return fmt.Errorf("missing kernel modules; run: modprobe -a %s", strings.Join(missing, " "))
 	}
 	if err := requireStatic("/bin/busybox"); err != nil {
 		return err
@@ -59,13 +59,14 @@ func (c *cluster) preflight() error {
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("%s lacks %s; run: make cluster-tools", c.binDir, strings.Join(missing, ", "))
+		return fmt.Errorf("missing programs in %s: %s; run: make cluster-tools", c.binDir, strings.Join(missing, ", "))
 	}
 	return nil
 }
 
-// requireStatic refuses Debian's other busybox, which has the same path: in an
-// image without a C library it would fail as "no such file or directory".
+// requireStatic returns an error for the dynamically linked busybox of Debian, which has
+// the same path. In an image without a C library it would fail with "no such file or
+// directory".
 func requireStatic(path string) error {
 	file, err := elf.Open(path)
 	if err != nil {
@@ -74,13 +75,13 @@ func requireStatic(path string) error {
 	defer file.Close()
 	for _, segment := range file.Progs {
 		if segment.Type == elf.PT_INTERP {
-			return fmt.Errorf("%s is not the static one; run: apt-get install -y busybox-static", path)
+			return fmt.Errorf("%s is not statically linked; run: apt-get install -y busybox-static", path)
 		}
 	}
 	return nil
 }
 
-// missingValues returns, sorted, the values of the files that do not exist.
+// missingValues returns the sorted values of the files that do not exist.
 func missingValues(byFile map[string]string) []string {
 	var missing []string
 	for file, value := range byFile {

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// step does one piece of work and prints how it ended and how long it took.
-func (c *cluster) step(name string, work func() error) error {
+// step runs a function and prints its result and duration.
+func (c *cluster) step(name string, run func() error) error {
 	begin := time.Now()
-	err := work()
+	err := run()
 	mark := "✓"
 	if err != nil {
 		mark = "✗"
@@ -19,6 +19,6 @@ func (c *cluster) step(name string, work func() error) error {
 	return err
 }
 
-func (c *cluster) report(mark, name string, took time.Duration) {
-	fmt.Fprintf(c.out, "%s %-14s %5.1fs\n", mark, name, took.Seconds())
+func (c *cluster) report(mark, name string, duration time.Duration) {
+	fmt.Fprintf(c.out, "%s %-14s %5.1fs\n", mark, name, duration.Seconds())
 }

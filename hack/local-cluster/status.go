@@ -9,14 +9,17 @@ import (
 	"os"
 	"text/tabwriter"
 
-	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/jail"
+	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/sandbox"
 	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/state"
 )
 
-// status shows what runs and where it is reached. It fails unless everything
-// does, so that a script can ask.
+// errNotRunning is the error of commands that require a running cluster.
+var errNotRunning = errors.New("not running; start the cluster with: local-cluster up")
+
+// status prints the components and the addresses of the cluster. It returns an error
+// unless every component runs, so that scripts can check the exit code.
 func (c *cluster) status() error {
-	process, err := jail.Find(c.dir)
+	process, err := sandbox.Find(c.dir)
 	if err != nil {
 		return err
 	}
@@ -38,7 +41,7 @@ func (c *cluster) status() error {
 	}
 
 	table := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(table, "init\tprocess %d of the host\n", process.PID)
+	fmt.Fprintf(table, "init\tPID %d on the host\n", process.PID)
 	fmt.Fprintf(table, "API server\thttps://%s\n", apiServer)
 	fmt.Fprintf(table, "registry\thttp://%s\n", registry)
 	fmt.Fprintf(table, "kubeconfig\t%s\n", c.dir.Kubeconfig())
@@ -49,26 +52,26 @@ func (c *cluster) status() error {
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("print the status: %w", err)
 	}
-	if dead, found := status.Dead(); found {
-		return fmt.Errorf("%s is dead; its log: %s", dead.Name, c.dir.Log(dead.Name))
+	if exited, found := status.FirstExited(); found {
+		return fmt.Errorf("%s exited; see its log in %s", exited.Name, c.dir.Log(exited.Name))
 	}
 	if !status.Running {
-		return errors.New("the control plane is not up yet")
+		return errors.New("the control plane is not ready yet")
 	}
 	return nil
 }
 
-// exec runs a command inside the jail.
+// exec runs a command inside the sandbox.
 func (c *cluster) exec(command []string) (int, error) {
 	if os.Geteuid() != 0 {
-		return 0, errors.New("entering the cluster needs root: run it with sudo")
+		return 0, errors.New("entering the namespaces of the cluster requires root: run local-cluster exec with sudo")
 	}
-	process, err := jail.Find(c.dir)
+	process, err := sandbox.Find(c.dir)
 	if err != nil {
 		return 0, err
 	}
 	if process == nil {
-		return 0, errors.New("not running; start it with: local-cluster up")
+		return 0, errNotRunning
 	}
 	return process.Run(command)
 }

@@ -8,6 +8,6 @@ import (
 )
 
 func main() {
-	fmt.Fprintln(os.Stderr, "local-cluster: it is made of Linux namespaces; run it on Linux, or point KUBECONFIG at another cluster")
+	fmt.Fprintln(os.Stderr, "local-cluster requires Linux namespaces: run it on Linux, or set KUBECONFIG to use another cluster")
 	os.Exit(1)
 }

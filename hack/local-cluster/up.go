@@ -11,21 +11,21 @@ import (
 	"time"
 
 	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/image"
-	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/jail"
+	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/sandbox"
 	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/state"
 	"github.com/kkloud-io/echo-operator/hack/local-cluster/manifests"
 )
 
 const (
-	// upTimeout is far more than a slow machine needs for its first run.
+	// upTimeout is a generous limit for the first run on a slow machine.
 	upTimeout = 5 * time.Minute
 
-	// interval of looking at what can only be looked at.
-	interval = 100 * time.Millisecond
+	// pollInterval is the interval for conditions that cannot be watched.
+	pollInterval = 100 * time.Millisecond
 )
 
-// up creates the cluster, or finishes what an earlier up began: every step looks
-// at what is there, and does what is missing.
+// up creates the cluster. Each step is idempotent, so up also finishes what an
+// interrupted up started.
 func (c *cluster) up(ctx context.Context) error {
 	if err := c.preflight(); err != nil {
 		return err
@@ -36,7 +36,7 @@ func (c *cluster) up(ctx context.Context) error {
 	}
 	defer unlock()
 	ctx, cancel := context.WithTimeoutCause(ctx, upTimeout,
-		fmt.Errorf("the cluster is not up after %v; the logs are in %s", upTimeout, c.dir.Logs()))
+		fmt.Errorf("the cluster is not ready after %v; see the logs in %s", upTimeout, c.dir.Logs()))
 	defer cancel()
 
 	healthy, err := c.healthy(ctx)
@@ -49,7 +49,7 @@ func (c *cluster) up(ctx context.Context) error {
 	}
 	if err := c.create(ctx); err != nil {
 		if errors.Is(err, context.Canceled) {
-			return errors.New("interrupted; run it again to go on, or remove the rest with: local-cluster down")
+			return errors.New("interrupted; continue with: local-cluster up, or remove the remains with: local-cluster down")
 		}
 		return err
 	}
@@ -57,10 +57,10 @@ func (c *cluster) up(ctx context.Context) error {
 	return nil
 }
 
-// healthy tells whether nothing is left to do. A jail that can never become so,
-// with a component dead or its state directory deleted, it removes.
+// healthy reports whether the cluster is complete and ready. It removes a sandbox that can
+// never become ready because a component exited or the state directory was deleted.
 func (c *cluster) healthy(ctx context.Context) (bool, error) {
-	process, err := jail.Find(c.dir)
+	process, err := sandbox.Find(c.dir)
 	if err != nil || process == nil {
 		return false, err
 	}
@@ -69,12 +69,12 @@ func (c *cluster) healthy(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if dead, found := status.Dead(); found {
-		fmt.Fprintf(c.out, "%s is dead (%s): starting over\n", dead.Name, dead.Exited)
+	if exited, found := status.FirstExited(); found {
+		fmt.Fprintf(c.out, "%s exited (%s): recreating the cluster\n", exited.Name, exited.Exited)
 		return false, c.remove(ctx, process)
 	}
 	if len(status.Components) == 0 {
-		fmt.Fprintln(c.out, "the state of the running cluster is lost: starting over")
+		fmt.Fprintln(c.out, "the state of the running cluster is missing: recreating the cluster")
 		return false, c.remove(ctx, process)
 	}
 	if !status.Running {
@@ -93,7 +93,7 @@ func (c *cluster) create(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 
-	if err := c.step("jail", func() error { return c.spawn(ctx, cancel) }); err != nil {
+	if err := c.step("sandbox", func() error { return c.startSandbox(ctx, cancel) }); err != nil {
 		return err
 	}
 	images := make(chan error, 1)
@@ -101,9 +101,9 @@ func (c *cluster) create(ctx context.Context) error {
 
 	steps := []struct {
 		name string
-		work func() error
+		run  func() error
 	}{
-		{"control plane", func() error { return c.awaitRunning(ctx) }},
+		{"control plane", func() error { return c.waitForControlPlane(ctx) }},
 		{"node", func() error { return c.wait(ctx, upTimeout, nodeReady...) }},
 		{"images", func() error { return <-images }},
 		{"manifests", func() error { return c.applyManifests(ctx) }},
@@ -111,7 +111,7 @@ func (c *cluster) create(ctx context.Context) error {
 		{"OLM", func() error { return c.wait(ctx, upTimeout, olmReady...) }},
 	}
 	for _, step := range steps {
-		if err := c.step(step.name, step.work); err != nil {
+		if err := c.step(step.name, step.run); err != nil {
 			return err
 		}
 	}
@@ -119,64 +119,64 @@ func (c *cluster) create(ctx context.Context) error {
 	return nil
 }
 
-// spawn starts the jail unless it runs, and from then on ends the context when
-// something in it dies.
-func (c *cluster) spawn(ctx context.Context, cancel context.CancelCauseFunc) error {
-	process, err := jail.Find(c.dir)
+// startSandbox starts the sandbox unless it runs, and cancels the context as soon as a
+// component of the sandbox exits.
+func (c *cluster) startSandbox(ctx context.Context, cancel context.CancelCauseFunc) error {
+	process, err := sandbox.Find(c.dir)
 	if err != nil {
 		return err
 	}
-	var ended <-chan error
+	var exited <-chan error
 	if process != nil {
 		process.Close()
 	} else {
-		if err := c.sweep(ctx); err != nil {
+		if err := c.removeRemains(ctx); err != nil {
 			return err
 		}
-		if ended, err = jail.Spawn(c.dir, c.binDir); err != nil {
+		if exited, err = sandbox.Start(c.dir, c.binDir); err != nil {
 			return err
 		}
 	}
-	go c.watch(ctx, cancel, ended)
+	go c.watch(ctx, cancel, exited)
 	return nil
 }
 
-// watch ends the context, with the reason, at the first death in the jail.
-func (c *cluster) watch(ctx context.Context, cancel context.CancelCauseFunc, ended <-chan error) {
-	ticker := time.NewTicker(interval)
+// watch cancels the context with the exit error of the first component that exits.
+func (c *cluster) watch(ctx context.Context, cancel context.CancelCauseFunc, initExited <-chan error) {
+	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case err := <-ended:
-			cancel(c.obituary(jail.InitCommand, fmt.Sprint(err)))
+		case err := <-initExited:
+			cancel(c.exitError(sandbox.InitCommand, fmt.Sprint(err)))
 			return
 		case <-ticker.C:
 			if status, err := c.dir.ReadStatus(); err != nil {
 				cancel(err)
-			} else if dead, found := status.Dead(); found {
-				cancel(c.obituary(dead.Name, dead.Exited))
+			} else if exited, found := status.FirstExited(); found {
+				cancel(c.exitError(exited.Name, exited.Exited))
 			}
 		}
 	}
 }
 
-// obituary says what died and how, with the last that it said.
-func (c *cluster) obituary(component, cause string) error {
-	const lastLines = 10
+// exitError returns an error with the exit status of a component and the end of its log.
+func (c *cluster) exitError(component, cause string) error {
+	const maxLines = 10
 	path := c.dir.Log(component)
 	log, err := os.ReadFile(path)
 	if err != nil {
-		return fmt.Errorf("%s died: %s (and its log cannot be read: %w)", component, cause, err)
+		return fmt.Errorf("%s exited: %s; read its log: %w", component, cause, err)
 	}
 	lines := strings.Split(strings.TrimSpace(string(log)), "\n")
-	lines = lines[max(0, len(lines)-lastLines):]
-	return fmt.Errorf("%s died: %s\n  %s\nall of it: %s", component, cause, strings.Join(lines, "\n  "), path)
+	lines = lines[max(0, len(lines)-maxLines):]
+	return fmt.Errorf("%s exited: %s\n  %s\nfull log: %s", component, cause, strings.Join(lines, "\n  "), path)
 }
 
-func (c *cluster) awaitRunning(ctx context.Context) error {
-	ticker := time.NewTicker(interval)
+func (c *cluster) waitForControlPlane(ctx context.Context) error {
+	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for {
 		status, err := c.dir.ReadStatus()
@@ -204,11 +204,11 @@ func (c *cluster) pushImages(ctx context.Context) error {
 }
 
 func (c *cluster) applyManifests(ctx context.Context) error {
-	definitions, err := manifests.OLMDefinitions()
+	crds, err := manifests.OLMCRDs()
 	if err != nil {
 		return err
 	}
-	if err := c.apply(ctx, manifests.CoreDNS+"---\n"+definitions); err != nil {
+	if err := c.apply(ctx, manifests.CoreDNS+"---\n"+crds); err != nil {
 		return err
 	}
 	if err := c.wait(ctx, upTimeout, check{"--for=condition=Established", "crd", "--all"}); err != nil {

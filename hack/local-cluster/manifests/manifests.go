@@ -1,4 +1,4 @@
-// Package manifests holds what `up` and `olm-v1` apply to the cluster.
+// Package manifests contains the manifests that `up` and `olm-v1` apply.
 package manifests
 
 import (
@@ -14,22 +14,22 @@ import (
 	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/pki"
 )
 
-// CoreDNS is the cluster's DNS.
+// CoreDNS provides the DNS of the cluster.
 //
 //go:embed coredns.yaml
 var CoreDNS string
 
-// OLM is Operator Lifecycle Manager without its custom resource definitions.
+// OLM is Operator Lifecycle Manager without its CRDs.
 //
 //go:embed olm.yaml
 var OLM string
 
-// PackageServer is the part of OLM that OLM installs itself.
+// PackageServer is the ClusterServiceVersion of OLM's packageserver, which OLM installs.
 //
 //go:embed packageserver.yaml
 var PackageServer string
 
-// OLMV1 is OLM v1 without its custom resource definitions and certificates.
+// OLMV1 is OLM v1 without its CRDs and certificates.
 //
 //go:embed olm-v1.yaml
 var OLMV1 string
@@ -37,24 +37,24 @@ var OLMV1 string
 //go:embed olm-v1-certificates.yaml
 var olmV1Certificates string
 
-// OLMDefinitions is the custom resource definitions of OLM, as one YAML stream.
-func OLMDefinitions() (string, error) {
+// OLMCRDs returns the CRDs of OLM as one YAML stream.
+func OLMCRDs() (string, error) {
 	names := crds.AssetNames()
 	slices.Sort(names)
 
 	var stream strings.Builder
 	for _, name := range names {
-		definition, err := crds.Asset(name)
+		crd, err := crds.Asset(name)
 		if err != nil {
-			return "", fmt.Errorf("read OLM's definition %s: %w", name, err)
+			return "", fmt.Errorf("read OLM's CRD %s: %w", name, err)
 		}
-		fmt.Fprintf(&stream, "---\n%s\n", definition)
+		fmt.Fprintf(&stream, "---\n%s\n", crd)
 	}
 	return stream.String(), nil
 }
 
-// OLMV1Certificates issues the certificate of catalogd, and makes those who call it trust
-// the authority.
+// OLMV1Certificates returns a Secret with the certificate of catalogd, and the webhook
+// configuration that trusts it.
 func OLMV1Certificates() (string, error) {
 	ca, err := pki.NewAuthority("olm-v1")
 	if err != nil {

@@ -10,15 +10,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The API server calls catalogd's webhook only where both halves fit.
-func TestOLMV1Certificates(t *testing.T) {
+// The API server calls catalogd's webhook only if it trusts the certificate.
+func TestOLMV1WebhookConfigurationTrustsIssuedCertificate(t *testing.T) {
 	stream, err := OLMV1Certificates()
 	if err != nil {
 		t.Fatal(err)
 	}
 	documents := strings.Split(stream, "\n---\n")
 	if len(documents) != 2 {
-		t.Fatalf("got %d objects, want a Secret and a webhook configuration", len(documents))
+		t.Fatalf("OLMV1Certificates() has %d objects, want 2: a Secret and a webhook configuration", len(documents))
 	}
 	var secret struct{ Data map[string]string }
 	var configuration struct {
@@ -45,7 +45,7 @@ func TestOLMV1Certificates(t *testing.T) {
 	if _, err := pair.Leaf.Verify(x509.VerifyOptions{
 		Roots: roots, DNSName: client.Service.Name + "." + client.Service.Namespace + ".svc",
 	}); err != nil {
-		t.Error(err)
+		t.Errorf("certificate of catalogd: %v, want it to verify against the caBundle", err)
 	}
 }
 

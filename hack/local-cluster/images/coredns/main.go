@@ -1,9 +1,8 @@
-// Command coredns is CoreDNS with the plugins that cluster DNS needs and no
-// others: a full build links the SDKs of three clouds and takes ten times as
-// long.
+// Command coredns is CoreDNS with only the plugins that cluster DNS needs. A full build
+// links the SDKs of three cloud providers and takes ten times as long.
 //
-// The order in which plugins handle a query is CoreDNS's own, fixed at compile
-// time, whatever the order of these imports or of a Corefile.
+// CoreDNS fixes the order of its plugins at compile time. The order of these imports and
+// of the plugins in a Corefile has no effect.
 package main
 
 import (

@@ -1,6 +1,5 @@
-// Command pause is the process that holds a pod's namespaces: it waits for
-// SIGTERM or SIGINT and, where it is PID 1 of a shared PID namespace, reaps the
-// pod's orphans.
+// Command pause holds the namespaces of a pod. It waits for SIGTERM or SIGINT. If it is
+// PID 1 of a shared PID namespace, it also reaps the orphans of the pod.
 package main
 
 import (
@@ -21,7 +20,7 @@ func main() {
 	}
 }
 
-// reap collects every child that has exited. One SIGCHLD may stand for several.
+// reap waits for every exited child. One SIGCHLD may represent several exits.
 func reap() {
 	for {
 		pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)

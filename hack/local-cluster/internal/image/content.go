@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// busybox is Debian's static build: the shell, and the applets, of every image
-// that needs one.
+// busybox is Debian's statically linked busybox, which provides the shell and the applets
+// of the images.
 const busybox = "/bin/busybox"
 
 const passwd = `root:x:0:0:root:/:/bin/sh
@@ -21,8 +21,8 @@ nginx:x:101:
 nogroup:x:65534:
 `
 
-// nginxConf keeps to what the published unprivileged image does: port 8080, and
-// nothing written outside of /tmp.
+// nginxConf configures nginx like the published unprivileged image: it listens on port
+// 8080 and writes only to /tmp.
 const nginxConf = `worker_processes auto;
 pid /tmp/nginx.pid;
 error_log /dev/stderr notice;
@@ -65,7 +65,7 @@ const nginxPage = `<!DOCTYPE html>
 </html>
 `
 
-// busyboxApplets is the program and a link to it for each of its applets.
+// busyboxApplets returns the program and a link to it for each applet.
 func busyboxApplets() ([]File, error) {
 	output, err := exec.Command(busybox, "--list").Output()
 	if err != nil {
@@ -80,8 +80,8 @@ func busyboxApplets() ([]File, error) {
 	return files, nil
 }
 
-// withLibraries adds the shared libraries that a program loads, where ldd finds
-// them on the host.
+// withLibraries adds the shared libraries that a program loads, at the paths that ldd
+// reports on the host.
 func withLibraries(file File) ([]File, error) {
 	output, err := exec.Command("ldd", file.Source).Output()
 	if err != nil {
@@ -96,7 +96,7 @@ func withLibraries(file File) ([]File, error) {
 			}
 		}
 		if strings.Contains(line, "not found") {
-			return nil, fmt.Errorf("%s lacks a library: %s", file.Source, strings.TrimSpace(line))
+			return nil, fmt.Errorf("library of %s is missing: %s", file.Source, strings.TrimSpace(line))
 		}
 	}
 	return files, nil

@@ -13,7 +13,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-func TestLayer(t *testing.T) {
+func TestLayerOfSameFilesHasSameDigest(t *testing.T) {
 	source := filepath.Join(t.TempDir(), "program")
 	if err := os.WriteFile(source, []byte("content"), 0o600); err != nil {
 		t.Fatal(err)
@@ -33,7 +33,7 @@ func TestLayer(t *testing.T) {
 		t.Fatal(err)
 	}
 	if one, other := digest(t, first), digest(t, second); one != other {
-		t.Errorf("the same files make two layers: %s and %s", one, other)
+		t.Errorf("layer of the same files in another order: digest = %s, want %s", other, one)
 	}
 
 	content, err := first.Uncompressed()
@@ -54,23 +54,23 @@ func TestLayer(t *testing.T) {
 	}
 	want := []string{"drwxr-xr-x bin/", "Lrwxrwxrwx bin/link", "-rwxr-xr-x bin/program", "dtrwxrwxrwx tmp/"}
 	if !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
+		t.Errorf("layer: entries = %q, want %q", got, want)
 	}
 }
 
-func TestMirrored(t *testing.T) {
+func TestMirrorReferenceOmitsRegistryHost(t *testing.T) {
 	for image, want := range map[string]string{
 		"registry.k8s.io/pause:3.10.1":        "127.0.0.1:5000/pause:3.10.1",
 		"quay.io/operator-framework/opm:v1":   "127.0.0.1:5000/operator-framework/opm:v1",
 		"docker.io/library/busybox:1.37":      "127.0.0.1:5000/library/busybox:1.37",
 		"docker.io/hashicorp/http-echo:1.0.0": "127.0.0.1:5000/hashicorp/http-echo:1.0.0",
 	} {
-		reference, err := mirrored("127.0.0.1:5000", image)
+		reference, err := mirrorReference("127.0.0.1:5000", image)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got := reference.Name(); got != want {
-			t.Errorf("%s: got %s, want %s", image, got, want)
+			t.Errorf("mirrorReference(%q) = %s, want %s", image, got, want)
 		}
 	}
 }

@@ -16,13 +16,13 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// File is one entry of an image's only layer: a file of the host, a text, a
-// symbolic link or a directory.
+// File is one entry of the only layer of an image: a copied file of the host, a text file,
+// a symbolic link or a directory.
 type File struct {
 	Path string
 	Mode fs.FileMode
 
-	// Source is the host's file to copy.
+	// Source is the path of the file to copy from the host.
 	Source string
 	// Link is the target of a symbolic link.
 	Link string
@@ -36,12 +36,11 @@ func script(path, content string) File { return File{Path: path, Mode: 0o755, Te
 func link(path, target string) File    { return File{Path: path, Mode: 0o777, Link: target} }
 func tmp() File                        { return File{Path: "/tmp", Mode: fs.ModeDir | fs.ModeSticky | 0o777} }
 
-// layer is a v1.Layer that is written afresh from its files whenever it is read,
-// so that no copy of some hundred megabytes lies in memory or on disk.
+// layer is a v1.Layer that streams its content from the files on each read, which avoids
+// a copy of several hundred megabytes in memory or on disk.
 //
-// It is not compressed: compressing takes longer than everything else that is
-// done with an image here, and the registry is on the same machine. So its
-// digest and its diff ID are the same.
+// It is not compressed, because compression would take longer than all other steps and
+// the registry is on the same machine. So its digest equals its diff ID.
 type layer struct {
 	files  []File
 	digest v1.Hash
@@ -70,8 +69,8 @@ func (l *layer) Uncompressed() (io.ReadCloser, error) {
 	return reader, nil
 }
 
-// withParents adds the directories that lead to the files, and sorts: the same
-// files always make the same layer.
+// withParents adds the parent directories of the files and sorts the result, so that the
+// same files always produce the same layer.
 func withParents(files []File) []File {
 	byPath := map[string]File{}
 	for _, file := range files {

@@ -1,5 +1,5 @@
-// Package image makes the images of the cluster from programs that are already
-// built, and puts them into its registry.
+// Package image builds the images of the cluster from compiled programs and pushes them
+// to its registry.
 package image
 
 import (
@@ -20,37 +20,35 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// PushAll brings the registry at an address up to date with what every cluster
-// needs.
+// PushAll pushes the images that every cluster needs to the registry at an address.
 func PushAll(ctx context.Context, registry, binDir string) error {
-	images, err := table(binDir)
+	images, err := clusterImages(binDir)
 	if err != nil {
 		return err
 	}
 	return pushAll(ctx, registry, images)
 }
 
-// PushOLMV1 does the same with the images of OLM v1.
+// PushOLMV1 pushes the images of OLM v1.
 func PushOLMV1(ctx context.Context, registry, binDir string) error {
-	return pushAll(ctx, registry, olmV1Table(binDir))
+	return pushAll(ctx, registry, olmV1Images(binDir))
 }
 
-// pushAll does not send again what the registry holds already.
 func pushAll(ctx context.Context, registry string, images []Image) error {
-	if err := awaitRegistry(ctx, registry); err != nil {
+	if err := waitForRegistry(ctx, registry); err != nil {
 		return err
 	}
 	for _, image := range images {
 		if err := push(ctx, registry, image); err != nil {
-			return fmt.Errorf("image %s: %w", image.Name, err)
+			return fmt.Errorf("push image %s: %w", image.Name, err)
 		}
 	}
 	return nil
 }
 
-// push uploads an image unless the registry has exactly this one.
+// push uploads an image unless the registry has one with the same digest.
 func push(ctx context.Context, registry string, image Image) error {
-	reference, err := mirrored(registry, image.Name)
+	reference, err := mirrorReference(registry, image.Name)
 	if err != nil {
 		return err
 	}
@@ -67,15 +65,15 @@ func push(ctx context.Context, registry string, image Image) error {
 		return nil
 	}
 	if err != nil && !isNotFound(err) {
-		return fmt.Errorf("look up: %w", err)
+		return fmt.Errorf("read its digest: %w", err)
 	}
 	if err := remote.Write(reference, built, remote.WithContext(ctx)); err != nil {
-		return fmt.Errorf("push: %w", err)
+		return fmt.Errorf("upload: %w", err)
 	}
 	return nil
 }
 
-// build makes the same image, to the bit, of the same files.
+// build is reproducible: the same files produce the same digest.
 func build(image Image) (v1.Image, error) {
 	layer, err := newLayer(image.Files)
 	if err != nil {
@@ -95,17 +93,17 @@ func build(image Image) (v1.Image, error) {
 	return mutate.ConfigFile(withLayer, config)
 }
 
-// mirrored is where the local registry keeps an image: under its name without
-// the host, because that is what containerd asks a mirror for.
-func mirrored(registry, image string) (name.Reference, error) {
+// mirrorReference returns the reference of an image in the local registry: its name
+// without the host, because that is what containerd requests from a mirror.
+func mirrorReference(registry, image string) (name.Reference, error) {
 	_, rest, found := strings.Cut(image, "/")
 	if !found {
-		return nil, errors.New("its name lacks the host of a registry")
+		return nil, errors.New("its name contains no registry host")
 	}
 	return name.ParseReference(registry+"/"+rest, name.Insecure)
 }
 
-func awaitRegistry(ctx context.Context, registry string) error {
+func waitForRegistry(ctx context.Context, registry string) error {
 	ping := func() error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+registry+"/v2/", nil)
 		if err != nil {
@@ -124,7 +122,7 @@ func awaitRegistry(ctx context.Context, registry string) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("the registry does not answer: %w", err)
+			return fmt.Errorf("registry %s is not ready: %w", registry, err)
 		case <-time.After(100 * time.Millisecond):
 		}
 	}

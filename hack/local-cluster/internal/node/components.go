@@ -2,34 +2,34 @@ package node
 
 import "path/filepath"
 
-// What the node is called, and where it finds things inside the jail.
+// The name, addresses and paths of the node inside the sandbox.
 const (
 	Name = "local-cluster"
-	// IP is the node's address on the bridge of the pods.
+	// IP is the address of the node on the bridge of the pods.
 	IP = "10.244.0.1"
 
-	// BinDir and StateDir are where the jail mounts the host's directories.
+	// BinDir and StateDir are the mount points of the host's directories.
 	BinDir   = "/run/cluster/bin"
 	StateDir = "/run/cluster/state"
 
-	// Path is the search path of every component: iptables, conntrack and runc
-	// are Debian's, the container shim is ours.
+	// Path is the PATH of every component. Debian provides iptables, conntrack and
+	// runc; BinDir contains the containerd shim.
 	Path = BinDir + ":/usr/sbin:/usr/bin:/sbin:/bin"
 
-	// APIServerAddress and RegistryAddress are what the jail forwards to.
+	// APIServerAddress and RegistryAddress are the targets of init's forwarders.
 	APIServerAddress = "127.0.0.1:6443"
 	RegistryAddress  = "127.0.0.1:5000"
 )
 
-// Component is a program that runs as long as the cluster does.
+// Component is a long-running program of the cluster.
 type Component struct {
 	Name string
 	Path string
 	Args []string
 }
 
-// Foundation lists what runs before, and without, an API server that is ready.
-func Foundation() []Component {
+// ServerComponents lists the API server and the components that do not depend on it.
+func ServerComponents() []Component {
 	return []Component{
 		{Name: "registry", Path: "/usr/bin/docker-registry", Args: []string{
 			"serve", "/etc/docker/registry/config.yml",
@@ -48,9 +48,9 @@ func Foundation() []Component {
 	}
 }
 
-// Machinery lists the API server's clients. Some of them give up when it does
-// not answer within seconds of their start.
-func Machinery(cgroup string) []Component {
+// ClientComponents lists the clients of the API server. Some of them exit if the API
+// server is not ready within seconds of their start.
+func ClientComponents(cgroup string) []Component {
 	return []Component{
 		{Name: "kube-controller-manager", Path: binary("kube-controller-manager"), Args: []string{
 			"--kubeconfig=/etc/kubernetes/controller-manager.conf",
@@ -62,7 +62,7 @@ func Machinery(cgroup string) []Component {
 			"--cluster-signing-key-file=" + pkiDir + "/ca.key",
 			"--allocate-node-cidrs",
 			"--cluster-cidr=10.244.0.0/16",
-			// The default lies in /usr, which the jail shares with the host.
+			// The default is in /usr, which the sandbox shares with the host.
 			"--flex-volume-plugin-dir=/var/lib/kubelet/volume-plugins",
 		}},
 		{Name: "kube-scheduler", Path: binary("kube-scheduler"), Args: []string{
@@ -81,7 +81,7 @@ func Machinery(cgroup string) []Component {
 			"--hostname-override=" + Name,
 			"--cluster-cidr=10.244.0.0/16",
 			"--proxy-mode=iptables",
-			// The kernel's limit is the host's, and read-only in here.
+			// The limit is a read-only setting of the host.
 			"--conntrack-max-per-core=0",
 			"--conntrack-min=0",
 		}},
@@ -97,9 +97,9 @@ func apiServerArgs() []string {
 		"--service-cluster-ip-range=10.96.0.0/16",
 		"--allow-privileged=true",
 		"--authorization-mode=Node,RBAC",
-		// OwnerReferencesPermissionEnforcement is what OpenShift runs with: it
-		// refuses owner references that an operator's role does not cover.
-		// An image that was pushed again under its old tag must be the one that runs.
+		// OpenShift enables OwnerReferencesPermissionEnforcement, which denies owner
+		// references that the operator's role does not permit. With AlwaysPullImages,
+		// pods run the current image of a tag that was pushed again.
 		"--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement,AlwaysPullImages",
 
 		"--tls-cert-file=" + pkiDir + "/apiserver.crt",
@@ -115,7 +115,7 @@ func apiServerArgs() []string {
 		"--service-account-key-file=" + pkiDir + "/service-account.pub",
 		"--service-account-signing-key-file=" + pkiDir + "/service-account.key",
 
-		// The packageserver of OLM is an aggregated API.
+		// OLM's packageserver is an aggregated API server.
 		"--enable-aggregator-routing=true",
 		"--requestheader-client-ca-file=" + pkiDir + "/front-proxy-ca.crt",
 		"--requestheader-allowed-names=front-proxy-client",

@@ -10,21 +10,20 @@ const (
 	configDir = "/etc/kubernetes"
 	pkiDir    = configDir + "/pki"
 
-	// AdminKubeconfig is the administrator's kubeconfig for use inside the jail.
+	// AdminKubeconfig is the administrator's kubeconfig for use inside the sandbox.
 	AdminKubeconfig = configDir + "/admin.conf"
 
-	// apiServer is where the components find the API server.
+	// apiServer is the URL that the components use.
 	apiServer = "https://127.0.0.1:6443"
 )
 
-// Credentials are those that the host needs.
+// Credentials are the credentials that the host needs.
 type Credentials struct {
 	CA    []byte
 	Admin pki.Pair
 }
 
-// kubeconfigs are the clients that read their credentials from a kubeconfig, by
-// its base name.
+// kubeconfigs maps the base name of each component's kubeconfig to its user.
 var kubeconfigs = map[string]pki.Subject{
 	"controller-manager": {User: "system:kube-controller-manager"},
 	"scheduler":          {User: "system:kube-scheduler"},
@@ -32,7 +31,7 @@ var kubeconfigs = map[string]pki.Subject{
 	"proxy":              {User: "system:kube-proxy"},
 }
 
-// certificates are those that are read from plain files, by their base name.
+// certificates maps the base name of each certificate file to its subject.
 var certificates = map[string]pki.Subject{
 	"apiserver": {
 		User: "kube-apiserver",
@@ -43,12 +42,12 @@ var certificates = map[string]pki.Subject{
 		IPs: []string{"127.0.0.1", "10.96.0.1", IP},
 	},
 	"kubelet": {User: "system:node:" + Name, Names: []string{Name}, IPs: []string{IP}},
-	// The API server's own client towards the kubelet: logs, exec, port-forward.
+	// The API server uses this client certificate for logs, exec and port-forward.
 	"kubelet-client": {User: "kube-apiserver-kubelet-client", Groups: []string{"system:masters"}},
 }
 
-// WriteCredentials creates the cluster's whole key material, on the jail's
-// memory-backed file system: only what it returns ever reaches a disk.
+// WriteCredentials creates all keys and certificates on the memory-backed file system of
+// the sandbox. Only the credentials that it returns reach a disk.
 func WriteCredentials() (Credentials, error) {
 	if err := mkdir(pkiDir); err != nil {
 		return Credentials{}, err
@@ -80,8 +79,8 @@ func WriteCredentials() (Credentials, error) {
 	return Credentials{CA: ca.Cert, Admin: admin}, err
 }
 
-// writeFrontProxy creates the authority that aggregated API servers trust to
-// name the user: one of its own, or any client could impersonate anyone there.
+// writeFrontProxy creates the front proxy CA, which aggregated API servers trust for
+// user names. With the cluster CA instead, any client could impersonate any user.
 func writeFrontProxy() error {
 	ca, err := pki.NewAuthority("front-proxy")
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package node knows what runs on the cluster's one machine: which programs,
-// with which arguments, configuration and certificates. Every path in it is one
-// inside the jail, and so a constant.
+// Package node describes the only node of the cluster: the programs that it runs, their
+// arguments, configuration and certificates. All its paths are paths inside the sandbox,
+// and so are constants.
 package node
 
 import (
@@ -11,13 +11,13 @@ import (
 	"path/filepath"
 )
 
-// rootfs is laid over the jail's root directory as it is.
+// rootfs is copied to the root directory of the sandbox.
 //
 //go:embed all:rootfs
 var rootfs embed.FS
 
-// WriteConfig puts the configuration files in their well-known places. Inside
-// the jail these are private; on a host this would overwrite /etc.
+// WriteConfig writes the configuration files to their well-known paths. It must only run
+// inside the sandbox: on the host it would overwrite files in /etc.
 func WriteConfig() error {
 	tree, err := fs.Sub(rootfs, "rootfs")
 	if err != nil {
@@ -35,7 +35,7 @@ func WriteConfig() error {
 		if err != nil {
 			return fmt.Errorf("read the embedded %s: %w", path, err)
 		}
-		// The old file goes first: /etc/resolv.conf is often a link elsewhere.
+		// Remove the old file first, because /etc/resolv.conf is often a symbolic link.
 		if err := os.RemoveAll(target); err != nil {
 			return fmt.Errorf("remove %s: %w", target, err)
 		}

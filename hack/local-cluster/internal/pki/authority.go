@@ -1,5 +1,5 @@
-// Package pki issues the certificates of one cluster and the kubeconfigs that
-// use them. A cluster lives for hours: nothing is renewed, and nothing is kept.
+// Package pki issues the certificates and kubeconfigs of one cluster. A cluster exists
+// for hours, so the package neither renews nor stores them.
 package pki
 
 import (
@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// lifetime of every certificate: longer than any disposable cluster, and short
-// enough that a stray copy is soon worthless.
+// lifetime is the validity period of every certificate. It exceeds the lifetime of any
+// disposable cluster.
 const lifetime = 365 * 24 * time.Hour
 
 // Pair is a certificate and its private key, PEM encoded.
@@ -33,14 +33,14 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// Subject says whom a certificate is for.
+// Subject is the subject of a certificate.
 type Subject struct {
 	// User and Groups are the identity of a client.
 	User   string
 	Groups []string
 
-	// Names and IPs are what a server is reached by; a Subject without any of
-	// them cannot serve.
+	// Names and IPs are the addresses of a server. The certificate of a Subject without
+	// any of them is only valid for a client.
 	Names []string
 	IPs   []string
 }
@@ -61,7 +61,7 @@ func NewAuthority(name string) (*Authority, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sign the certificate of %s: %w", name, err)
 	}
-	// Only the parsed form carries the key identifier that children refer to.
+	// Only the parsed certificate has the key identifier that issued certificates refer to.
 	block, _ := pem.Decode(authority.Cert)
 	if authority.cert, err = x509.ParseCertificate(block.Bytes); err != nil {
 		return nil, fmt.Errorf("parse the certificate of %s: %w", name, err)
@@ -93,8 +93,7 @@ func (a *Authority) Issue(subject Subject) (Pair, error) {
 	return pair, nil
 }
 
-// NewSigningKey returns the key pair that signs and verifies service account
-// tokens; it has no certificate.
+// NewSigningKey returns the key pair that signs and verifies service account tokens.
 func NewSigningKey() (public, private []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -125,7 +124,7 @@ func (a *Authority) sign(template *x509.Certificate, key *ecdsa.PrivateKey) (Pai
 	return Pair{Cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), Key: keyPEM}, nil
 }
 
-// newTemplate starts the validity an hour ago, for clocks that were just set.
+// newTemplate sets NotBefore to an hour ago, which tolerates clock adjustments.
 func newTemplate(name pkix.Name) *x509.Certificate {
 	start := time.Now().Add(-time.Hour)
 	return &x509.Certificate{Subject: name, NotBefore: start, NotAfter: start.Add(lifetime)}

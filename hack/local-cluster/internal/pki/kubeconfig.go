@@ -25,7 +25,7 @@ contexts:
 current-context: local-cluster
 `
 
-// Kubeconfig is a complete configuration of a client of the API server at a URL.
+// Kubeconfig returns a kubeconfig for the API server at a URL.
 func Kubeconfig(server string, ca []byte, client Pair) []byte {
 	encode := base64.StdEncoding.EncodeToString
 	return fmt.Appendf(nil, kubeconfig, server, encode(ca), encode(client.Cert), encode(client.Key))

@@ -8,14 +8,14 @@ import (
 	"testing"
 )
 
-func TestIssue(t *testing.T) {
+func TestIssuedCertificateIsValidOnlyForItsSubject(t *testing.T) {
 	authority, err := NewAuthority("test")
 	if err != nil {
 		t.Fatal(err)
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(authority.Cert) {
-		t.Fatal("the authority's certificate cannot be parsed")
+		t.Fatal("certificate of the authority: AppendCertsFromPEM() = false, want true")
 	}
 	client := Subject{User: "admin", Groups: []string{"system:masters"}}
 	server := Subject{User: "server", Names: []string{"localhost"}, IPs: []string{"127.0.0.1"}}
@@ -36,20 +36,20 @@ func TestIssue(t *testing.T) {
 		return err
 	}
 	if err := verify(client, "", x509.ExtKeyUsageClientAuth); err != nil {
-		t.Errorf("a client is not accepted: %v", err)
+		t.Errorf("client certificate for client authentication: %v, want it to verify", err)
 	}
 	if err := verify(server, "127.0.0.1", x509.ExtKeyUsageServerAuth); err != nil {
-		t.Errorf("a server is not accepted by its address: %v", err)
+		t.Errorf("server certificate for its own address: %v, want it to verify", err)
 	}
-	if err := verify(server, "elsewhere", x509.ExtKeyUsageServerAuth); err == nil {
-		t.Error("a server is accepted under another's name")
+	if err := verify(server, "other.example", x509.ExtKeyUsageServerAuth); err == nil {
+		t.Error("server certificate for another name: verified, want an error")
 	}
 	if err := verify(client, "", x509.ExtKeyUsageServerAuth); err == nil {
-		t.Error("a client is accepted as a server")
+		t.Error("client certificate for server authentication: verified, want an error")
 	}
 }
 
-func TestKubeconfig(t *testing.T) {
+func TestKubeconfigContainsServerAndCredentials(t *testing.T) {
 	config := string(Kubeconfig("https://127.0.0.1:1", []byte("ca"), Pair{Cert: []byte("cert"), Key: []byte("key")}))
 	for _, want := range []string{
 		"server: https://127.0.0.1:1\n",
@@ -58,7 +58,7 @@ func TestKubeconfig(t *testing.T) {
 		"client-key-data: " + base64.StdEncoding.EncodeToString([]byte("key")) + "\n",
 	} {
 		if !strings.Contains(config, want) {
-			t.Errorf("the kubeconfig lacks %q:\n%s", want, config)
+			t.Errorf("kubeconfig does not contain %q:\n%s", want, config)
 		}
 	}
 }

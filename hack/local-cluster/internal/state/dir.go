@@ -1,5 +1,5 @@
-// Package state describes what a local cluster leaves on disk, and is the only
-// channel between the program on the host and the one inside the jail.
+// Package state describes the files of a local cluster. They are the only channel between
+// the program on the host and the init inside the sandbox.
 package state
 
 import (
@@ -11,12 +11,12 @@ import (
 	"strings"
 )
 
-// Dir is a cluster's state directory. The same tree is seen under two paths: the
-// host's, and a short constant one inside the jail.
+// Dir is the state directory of a cluster. It has two paths: one on the host, and a
+// constant one inside the sandbox.
 type Dir string
 
-// Abs resolves a directory given by a user, which need not exist yet, into the
-// one spelling that identifies the cluster.
+// Abs returns the canonical path of a directory, which need not exist. The path identifies
+// the cluster.
 func Abs(path string) (Dir, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -25,7 +25,7 @@ func Abs(path string) (Dir, error) {
 	return Dir(resolve(abs)), nil
 }
 
-// resolve follows the symbolic links of as much of a path as exists.
+// resolve resolves the symbolic links in the existing part of a path.
 func resolve(path string) string {
 	if resolved, err := filepath.EvalSymlinks(path); err == nil {
 		return resolved
@@ -37,16 +37,16 @@ func resolve(path string) string {
 	return filepath.Join(resolve(parent), filepath.Base(path))
 }
 
-// Kubeconfig is the administrator's kubeconfig for use on the host.
+// Kubeconfig is the path of the administrator's kubeconfig for use on the host.
 func (d Dir) Kubeconfig() string { return d.join("kubeconfig") }
 
-// APIServer holds the API server's address on the host.
+// APIServer is the path of the file with the address of the API server on the host.
 func (d Dir) APIServer() string { return d.join("apiserver") }
 
-// Registry holds the image registry's address on the host.
+// Registry is the path of the file with the address of the image registry on the host.
 func (d Dir) Registry() string { return d.join("registry") }
 
-// ReadAddress reads the address in one of the two files above.
+// ReadAddress reads an address from the file APIServer or Registry.
 func ReadAddress(path string) (string, error) {
 	address, err := os.ReadFile(path)
 	if err != nil {
@@ -55,30 +55,30 @@ func ReadAddress(path string) (string, error) {
 	return strings.TrimSpace(string(address)), nil
 }
 
-// RegistryData is the registry's storage. It alone outlives the cluster.
+// RegistryData is the storage of the registry. It outlives the cluster.
 func (d Dir) RegistryData() string { return d.join("registry-data") }
 
-// Containerd is containerd's root: unpacked images and containers.
+// Containerd is the root directory of containerd, with unpacked images and containers.
 func (d Dir) Containerd() string { return d.join("containerd") }
 
-// KubectlCache is kubectl's discovery cache, valid for one cluster.
+// KubectlCache is the discovery cache of kubectl, which is valid for one cluster.
 func (d Dir) KubectlCache() string { return d.join("kubectl-cache") }
 
-// Logs is the directory of the components' logs, the audit log and the pods'.
+// Logs is the directory of the component logs, the audit log and the pod logs.
 func (d Dir) Logs() string { return d.join("logs") }
 
-// Log is the log of one component.
+// Log is the path of the log of a component.
 func (d Dir) Log(component string) string { return d.join("logs", component+".log") }
 
-// CgroupName names the cluster's cgroup, so that two clones of the project on
-// one machine do not share one.
+// CgroupName returns a name for the cgroup of the cluster that is unique among the clones
+// of the project on a machine.
 func (d Dir) CgroupName() string {
 	sum := sha256.Sum256([]byte(d))
 	return "local-cluster-" + hex.EncodeToString(sum[:4])
 }
 
-// Prepare removes what an earlier run left, so that no step of the next one can
-// mistake it for its own, and creates the directories that a run expects.
+// Prepare removes the files of an earlier run, which a new run would mistake for its own,
+// and creates the directories that a run requires.
 func (d Dir) Prepare() error {
 	if err := d.RemoveVolatile(); err != nil {
 		return err
@@ -94,8 +94,8 @@ func (d Dir) Prepare() error {
 	return nil
 }
 
-// RemoveVolatile removes what is of no use without a running cluster. The
-// addresses stay, for the next run to listen on again, and so do the logs.
+// RemoveVolatile removes the files that only a running cluster uses. It keeps the logs, and
+// the addresses for the next run to listen on.
 func (d Dir) RemoveVolatile() error {
 	return d.removeAll(d.statusFile(), d.Kubeconfig(), d.Containerd(), d.KubectlCache())
 }

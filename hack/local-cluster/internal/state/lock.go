@@ -7,11 +7,11 @@ import (
 	"syscall"
 )
 
-// ErrLocked says that another command is changing the cluster right now.
-var ErrLocked = errors.New("another up or down of this cluster is at work: wait for it to end")
+// ErrLocked means that another command is changing the cluster.
+var ErrLocked = errors.New("another up or down of this cluster is running: wait until it exits")
 
-// Lock keeps a second up or down of the same cluster out until the returned
-// function is called or the process ends, however it ends.
+// Lock prevents a second up or down of the same cluster until the caller calls unlock or
+// the process exits.
 func (d Dir) Lock() (unlock func(), err error) {
 	if err := os.MkdirAll(string(d), 0o755); err != nil {
 		return nil, fmt.Errorf("create the state directory: %w", err)

@@ -7,34 +7,34 @@ import (
 	"testing"
 )
 
-func TestAbsFollowsLinksOfWhatExists(t *testing.T) {
+func TestAbsResolvesLinksInExistingPartOfPath(t *testing.T) {
 	target, link := t.TempDir(), filepath.Join(t.TempDir(), "link")
 	if err := os.Symlink(target, link); err != nil {
 		t.Fatal(err)
 	}
-	got, err := Abs(filepath.Join(link, "not", "there"))
+	got, err := Abs(filepath.Join(link, "not", "existing"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := Dir(filepath.Join(target, "not", "there")); got != want {
-		t.Errorf("got %q, want %q", got, want)
+	if want := Dir(filepath.Join(target, "not", "existing")); got != want {
+		t.Errorf("Abs() of a path below a link = %q, want %q", got, want)
 	}
 }
 
-func TestCgroupNameIsStableAndDistinct(t *testing.T) {
+func TestCgroupNameIsStableAndUniquePerDirectory(t *testing.T) {
 	const want = "local-cluster-6289553a"
 	if got := Dir("/one/bin/cluster").CgroupName(); got != want {
-		t.Errorf("got %q, want %q", got, want)
+		t.Errorf("CgroupName() = %q, want %q", got, want)
 	}
 	if got := Dir("/other/bin/cluster").CgroupName(); got == want {
-		t.Errorf("another directory has the name %q too", got)
+		t.Errorf("CgroupName() of another directory = %q, want a different name", got)
 	}
 }
 
-func TestStatusRoundTrip(t *testing.T) {
+func TestReadStatusReturnsWrittenStatus(t *testing.T) {
 	dir := Dir(t.TempDir())
 	if status, err := dir.ReadStatus(); err != nil || status.Running {
-		t.Fatalf("without a file: got %+v, %v", status, err)
+		t.Fatalf("ReadStatus() without a file = %+v, %v, want the zero Status", status, err)
 	}
 	written := Status{Running: true, Components: []Component{
 		{Name: "etcd", PID: 2},
@@ -47,24 +47,24 @@ func TestStatusRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if dead, found := status.Dead(); !found || dead.Name != "kubelet" {
-		t.Errorf("got %+v, %t as the dead component", dead, found)
+	if exited, found := status.FirstExited(); !found || exited.Name != "kubelet" {
+		t.Errorf("FirstExited() = %+v, %t, want kubelet", exited, found)
 	}
 }
 
-func TestLockExcludes(t *testing.T) {
+func TestLockFailsUntilUnlocked(t *testing.T) {
 	dir := Dir(t.TempDir())
 	unlock, err := dir.Lock()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := dir.Lock(); !errors.Is(err, ErrLocked) {
-		t.Errorf("the second lock: got %v, want %v", err, ErrLocked)
+		t.Errorf("second Lock() = %v, want %v", err, ErrLocked)
 	}
 	unlock()
 	unlock, err = dir.Lock()
 	if err != nil {
-		t.Fatalf("after the unlock: %v", err)
+		t.Fatalf("Lock() after unlock = %v, want no error", err)
 	}
 	unlock()
 }

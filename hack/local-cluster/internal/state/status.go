@@ -8,28 +8,28 @@ import (
 	"os"
 )
 
-// Status is what the jail's init knows about the processes it started.
+// Status is the status of the processes that init started.
 type Status struct {
-	// Running is set once the API server is ready and every component was started.
+	// Running is true once the API server is ready and init has started every component.
 	Running bool `json:"running"`
 
-	// Components are in the order in which they were started.
+	// Components are in the order of their start.
 	Components []Component `json:"components"`
 }
 
-// Component is one long-running process of the cluster.
+// Component is a long-running process of the cluster.
 type Component struct {
 	Name string `json:"name"`
 
-	// PID is the process ID inside the jail.
+	// PID is the process ID inside the sandbox.
 	PID int `json:"pid"`
 
-	// Exited says how the process ended; it is empty while the process runs.
+	// Exited describes how the process exited. It is empty while the process runs.
 	Exited string `json:"exited,omitempty"`
 }
 
-// Dead returns the first component that should run and does not.
-func (s Status) Dead() (Component, bool) {
+// FirstExited returns the first component that exited.
+func (s Status) FirstExited() (Component, bool) {
 	for _, component := range s.Components {
 		if component.Exited != "" {
 			return component, true
@@ -38,7 +38,7 @@ func (s Status) Dead() (Component, bool) {
 	return Component{}, false
 }
 
-// ReadStatus returns the last status written; the zero Status if there is none.
+// ReadStatus returns the last written status, or the zero Status if there is none.
 func (d Dir) ReadStatus() (Status, error) {
 	var status Status
 	data, err := os.ReadFile(d.statusFile())
@@ -54,7 +54,7 @@ func (d Dir) ReadStatus() (Status, error) {
 	return status, nil
 }
 
-// WriteStatus replaces the status in one step: a reader never sees half of one.
+// WriteStatus replaces the status atomically.
 func (d Dir) WriteStatus(status Status) error {
 	data, err := json.MarshalIndent(status, "", "  ")
 	if err != nil {
@@ -65,7 +65,7 @@ func (d Dir) WriteStatus(status Status) error {
 		return fmt.Errorf("write the cluster's status: %w", err)
 	}
 	if err := os.Rename(next, d.statusFile()); err != nil {
-		return fmt.Errorf("publish the cluster's status: %w", err)
+		return fmt.Errorf("replace the cluster's status: %w", err)
 	}
 	return nil
 }

@@ -1,6 +1,6 @@
 //go:build linux
 
-package jail
+package sandbox
 
 import (
 	"bufio"
@@ -17,11 +17,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// podControllers are those of cgroup v2 that kubelet limits pods with.
+// podControllers are the cgroup v2 controllers that the kubelet limits pods with.
 var podControllers = []string{"cpu", "cpuset", "io", "memory", "pids"}
 
-// createCgroup makes the cgroup below which kubelet puts the pods, in every
-// hierarchy of the machine: one with cgroup v2, about a dozen with v1.
+// createCgroup creates the parent cgroup of the pods in every hierarchy of the machine:
+// cgroup v2 has one, v1 about a dozen.
 func createCgroup(name string) error {
 	hierarchies, err := cgroupHierarchies()
 	if err != nil {
@@ -43,8 +43,8 @@ func createCgroup(name string) error {
 	return nil
 }
 
-// RemoveCgroup removes the cgroup and all below it. The kernel takes a moment to
-// let go of one whose last process has just died.
+// RemoveCgroup removes the cgroup and its descendants. It retries on EBUSY, because the
+// kernel releases a cgroup shortly after its last process exits.
 func RemoveCgroup(ctx context.Context, name string) error {
 	hierarchies, err := cgroupHierarchies()
 	if err != nil {
@@ -65,7 +65,7 @@ func RemoveCgroup(ctx context.Context, name string) error {
 	return nil
 }
 
-// cgroupHierarchies lists where the machine's cgroup file systems are mounted.
+// cgroupHierarchies lists the mount points of the cgroup file systems.
 func cgroupHierarchies() ([]string, error) {
 	mounts, err := os.Open("/proc/self/mounts")
 	if err != nil {
@@ -87,8 +87,8 @@ func cgroupHierarchies() ([]string, error) {
 	return roots, nil
 }
 
-// copyCPUSet gives a cgroup of v1's cpuset hierarchy its parent's processors and
-// memory nodes: it starts without any, and can then hold no process.
+// copyCPUSet copies the CPUs and memory nodes of the parent to a new cgroup in the cpuset
+// hierarchy of v1. A new cgroup has none, and cannot contain processes without them.
 func copyCPUSet(from, to string) error {
 	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 		value, err := os.ReadFile(filepath.Join(from, file))
@@ -96,18 +96,18 @@ func copyCPUSet(from, to string) error {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("read the processors of a cgroup: %w", err)
+			return fmt.Errorf("read the cpuset of a cgroup: %w", err)
 		}
 		if err := os.WriteFile(filepath.Join(to, file), value, 0o644); err != nil {
-			return fmt.Errorf("set the processors of a cgroup: %w", err)
+			return fmt.Errorf("set the cpuset of a cgroup: %w", err)
 		}
 	}
 	return nil
 }
 
-// enableControllers is v2's part: a controller works below a cgroup only where
-// it is enabled in it. Hierarchies of v1 have no such file, and the one of v2
-// that systemd keeps beside them has no controllers.
+// enableControllers enables the cgroup v2 controllers for the children of a cgroup.
+// Hierarchies of v1 have no such file, and the v2 hierarchy that systemd mounts in
+// addition to v1 has no controllers.
 func enableControllers(dir string) error {
 	available, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -128,7 +128,7 @@ func enableControllers(dir string) error {
 	return nil
 }
 
-// removeTree removes a cgroup from the leaves up; its files go with it.
+// removeTree removes a cgroup, descendants first. The kernel removes its files.
 func removeTree(root string) error {
 	var dirs []string
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {

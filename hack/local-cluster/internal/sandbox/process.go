@@ -1,6 +1,6 @@
 //go:build linux
 
-package jail
+package sandbox
 
 import (
 	"bytes"
@@ -17,22 +17,22 @@ import (
 	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/state"
 )
 
-// InitCommand is the hidden subcommand that runs as PID 1 of a jail.
+// InitCommand is the hidden subcommand that runs as PID 1 of a sandbox.
 const InitCommand = "init"
 
-// Process is a running jail's PID 1, held by a descriptor: whatever becomes of
-// the number, no other process is ever meant.
+// Process is PID 1 of a running sandbox. It holds a pidfd, which keeps referring to the
+// same process even if the kernel reuses the PID.
 type Process struct {
 	PID int
 
 	fd int
 }
 
-// Find returns the jail that belongs to a state directory, or nil.
+// Find returns the sandbox that belongs to a state directory, or nil.
 //
-// A jail is known by its command line and by being PID 1 of a PID namespace, and
-// not by a file with a number in it: a file may be lost (with `rm -rf bin`, and
-// the jail would run for ever) or outlive its process (and the number be another's).
+// Find identifies a sandbox by its command line and by being PID 1 of a PID namespace. A
+// file with the PID would be less reliable: `rm -rf bin` deletes it while the sandbox
+// runs, and it can outlive its process and name a reused PID.
 func Find(dir state.Dir) (*Process, error) {
 	entries, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
@@ -50,7 +50,7 @@ func Find(dir state.Dir) (*Process, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Looked at again through the descriptor's eyes: from here on it is this one.
+		// The kernel may have reused the PID before open. From here on, it cannot.
 		if isInit(pid, dir) {
 			return process, nil
 		}
@@ -67,11 +67,11 @@ func open(pid int) (*Process, error) {
 	return &Process{PID: pid, fd: fd}, nil
 }
 
-// Close releases the descriptor; the process runs on.
+// Close releases the pidfd. The process keeps running.
 func (p *Process) Close() { unix.Close(p.fd) }
 
-// Kill ends the jail and everything in it, and returns once nothing is left: the
-// kernel lets PID 1 of a namespace go after all of its processes.
+// Kill kills every process of the sandbox and returns when all have exited: PID 1 of a
+// PID namespace is the last of its processes to exit.
 func (p *Process) Kill(ctx context.Context) error {
 	err := unix.PidfdSendSignal(p.fd, unix.SIGKILL, nil, 0)
 	if err != nil && !errors.Is(err, unix.ESRCH) {
@@ -91,7 +91,7 @@ func (p *Process) Kill(ctx context.Context) error {
 	}
 }
 
-// exited waits a moment for the process to end: its descriptor becomes readable.
+// exited waits up to 100 ms for the process to exit, which makes its pidfd readable.
 func (p *Process) exited() (bool, error) {
 	const milliseconds = 100
 	poll := []unix.PollFd{{Fd: int32(p.fd), Events: unix.POLLIN}}
@@ -102,7 +102,7 @@ func (p *Process) exited() (bool, error) {
 	return n > 0, nil
 }
 
-// isInit tells whether a process is the init of this state directory's jail.
+// isInit reports whether a process is the init of this state directory's sandbox.
 func isInit(pid int, dir state.Dir) bool {
 	cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	if err != nil {
@@ -116,8 +116,8 @@ func isInit(pid int, dir state.Dir) bool {
 	return bytes.HasPrefix(cmdline, want.Bytes()) && isNamespaceInit(pid)
 }
 
-// isNamespaceInit tells whether a process is PID 1 of a namespace below ours:
-// NSpid lists its number in every namespace that it is seen from.
+// isNamespaceInit reports whether a process is PID 1 of a nested PID namespace. NSpid
+// lists the PIDs of a process in all namespaces that contain it.
 func isNamespaceInit(pid int) bool {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -132,7 +132,7 @@ func isNamespaceInit(pid int) bool {
 	return false
 }
 
-// initArgs begin the command line of a jail's init, and so identify it.
+// initArgs returns the start of the command line of init, which identifies a sandbox.
 func initArgs(dir state.Dir) []string {
 	return []string{"local-cluster", InitCommand, string(dir)}
 }

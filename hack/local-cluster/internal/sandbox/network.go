@@ -1,6 +1,6 @@
 //go:build linux
 
-package jail
+package sandbox
 
 import (
 	"fmt"
@@ -11,10 +11,11 @@ import (
 	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/node"
 )
 
-// links makes the pods' bridge ahead of the CNI plug-in, because its address is
-// the node's. There is no default route: nothing in the jail can reach, or even
-// look up, anything outside of it. A bridge without an address of its own takes the lowest of
-// its pods', which come and go: for seconds after that, requests of others get lost.
+// links creates the bridge of the pods before the CNI plugin does, because the address of
+// the bridge is the address of the node. Without a default route, no process in the
+// sandbox can reach or resolve an address outside it. The bridge has a fixed MAC address:
+// otherwise it adopts the lowest one of its ports, which changes when pods start and stop,
+// and packets of other pods are lost for some seconds after each change.
 const links = `link set lo up
 link add cni0 address 0a:58:0a:f4:00:01 type bridge
 address add ` + node.IP + `/24 dev cni0
@@ -22,11 +23,11 @@ link set cni0 up
 route add 10.96.0.0/16 dev cni0
 `
 
-// networkSettings belong to the jail's network namespace, not to the host.
+// networkSettings belong to the network namespace of the sandbox, not to the host.
 var networkSettings = map[string]string{
 	"/proc/sys/net/ipv4/ip_forward": "1",
-	// Without it an answer between two pods of the bridge would bypass
-	// kube-proxy's rules, and a Service would work from elsewhere only.
+	// Without this setting, replies between two pods on the bridge bypass kube-proxy's
+	// rules, and pods cannot reach Services whose endpoints are on the same bridge.
 	"/proc/sys/net/bridge/bridge-nf-call-iptables": "1",
 }
 

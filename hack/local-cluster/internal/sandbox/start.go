@@ -1,6 +1,6 @@
 //go:build linux
 
-package jail
+package sandbox
 
 import (
 	"fmt"
@@ -12,22 +12,21 @@ import (
 	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/state"
 )
 
-// The descriptors that a jail's init finds open besides the standard three.
+// The descriptors that init inherits in addition to the standard three.
 const (
 	apiServerFD = 3 + iota
 	registryFD
 )
 
-// Spawn starts a jail that outlives the caller, and returns a channel that
-// yields its end should it come while the caller is still there.
+// Start starts a sandbox that outlives the caller. The channel receives the exit error of
+// the sandbox if it exits before the caller does.
 //
-// The jail is reached through listeners on the host's loopback that are opened
-// here and passed in: a socket stays in the network namespace it was made in,
-// whoever accepts on it. Entering the namespaces for every command instead would
-// put kubectl, the tests and every debugger inside; a veth pair would change the
-// host's network. This way the host has two ordinary ports, for as long as the
-// jail lives, and any client works.
-func Spawn(dir state.Dir, binDir string) (<-chan error, error) {
+// Clients on the host reach the sandbox through two listeners on the host's loopback
+// interface. Start opens them and init inherits them: a socket stays in the network
+// namespace that created it, so init accepts connections of the host. The alternatives
+// are worse: entering the namespaces for every command would put kubectl, the tests and
+// every debugger inside, and a veth pair would change the network of the host.
+func Start(dir state.Dir, binDir string) (<-chan error, error) {
 	if err := dir.Prepare(); err != nil {
 		return nil, err
 	}
@@ -50,7 +49,7 @@ func Spawn(dir state.Dir, binDir string) (<-chan error, error) {
 	defer registry.Close()
 	log, err := os.Create(dir.Log(InitCommand))
 	if err != nil {
-		return nil, fmt.Errorf("create the jail's log: %w", err)
+		return nil, fmt.Errorf("create the log of init: %w", err)
 	}
 	defer log.Close()
 
@@ -67,15 +66,15 @@ func Spawn(dir state.Dir, binDir string) (<-chan error, error) {
 		},
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start the jail: %w", err)
+		return nil, fmt.Errorf("start the sandbox: %w", err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	return ended, nil
+	exited := make(chan error, 1)
+	go func() { exited <- cmd.Wait() }()
+	return exited, nil
 }
 
-// listen opens the address recorded in a file, so that a kubeconfig copied
-// elsewhere still holds after a restart; where that is taken, any free port.
+// listen opens the address recorded in a file, so that a copied kubeconfig stays valid
+// after a restart. If that port is in use, listen opens any free port.
 func listen(record string) (*os.File, error) {
 	const anyPort = "127.0.0.1:0"
 	address, err := state.ReadAddress(record)
@@ -87,7 +86,7 @@ func listen(record string) (*os.File, error) {
 		listener, err = net.Listen("tcp", anyPort)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("listen on the host's loopback: %w", err)
+		return nil, fmt.Errorf("listen on the loopback interface of the host: %w", err)
 	}
 	defer listener.Close()
 	if err := os.WriteFile(record, []byte(listener.Addr().String()+"\n"), 0o644); err != nil {

@@ -1,6 +1,6 @@
 //go:build linux
 
-package jail
+package sandbox
 
 import (
 	"fmt"
@@ -15,24 +15,24 @@ import (
 	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/node"
 )
 
-// Run runs a command inside the jail, in the caller's working directory and with
-// its standard streams, and returns the command's exit code.
+// Run runs a command inside the sandbox, in the caller's working directory and with
+// the caller's standard streams, and returns the command's exit code.
 func (p *Process) Run(args []string) (int, error) {
 	cwd, err := os.Getwd()
 	if err != nil {
 		return 0, fmt.Errorf("find the working directory: %w", err)
 	}
-	// Namespaces are a thread's: the command must be forked by the very thread
-	// that entered them, and that thread must never run anything else again.
+	// Namespaces belong to a thread: the thread that enters them must start the
+	// command, and must not run other goroutines afterwards.
 	runtime.LockOSThread()
-	// A mount namespace can only be entered by a thread that shares its root and
-	// working directories with no other.
+	// Only a thread that shares its root and working directory with no other thread
+	// can enter a mount namespace.
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return 0, fmt.Errorf("detach the thread: %w", err)
 	}
 	const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWPID | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC
 	if err := unix.Setns(p.fd, namespaces); err != nil {
-		return 0, fmt.Errorf("enter the jail: %w", err)
+		return 0, fmt.Errorf("enter the sandbox: %w", err)
 	}
 
 	if err := os.Setenv("PATH", node.Path); err != nil {
@@ -46,27 +46,27 @@ func (p *Process) Run(args []string) (int, error) {
 		return 0, fmt.Errorf("run %s: %w", args[0], err)
 	}
 	go relaySignals(cmd.Process)
-	// A command that fails is its own business; its exit code is the answer.
+	// The caller receives a failure of the command as its exit code.
 	_ = cmd.Wait()
 	return exitCode(cmd.ProcessState), nil
 }
 
-// relaySignals leaves the end to the command: what asks us to stop is handed on.
-// An interrupt needs no handing on, the terminal sends it to both.
+// relaySignals forwards signals that ask for termination to the command. It ignores
+// SIGINT, because the terminal sends that to both processes.
 func relaySignals(process *os.Process) {
 	signal.Ignore(syscall.SIGINT)
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGHUP)
 	for sig := range signals {
-		// The command may just have ended, and then there is nobody to tell.
+		// Signaling fails if the command has just exited, which is not an error.
 		_ = process.Signal(sig)
 	}
 }
 
-// exitCode follows the shells' convention for a command that a signal ended.
-func exitCode(ended *os.ProcessState) int {
-	if status := ended.Sys().(syscall.WaitStatus); status.Signaled() {
+// exitCode follows the convention of shells for a command that a signal terminated.
+func exitCode(state *os.ProcessState) int {
+	if status := state.Sys().(syscall.WaitStatus); status.Signaled() {
 		return 128 + int(status.Signal())
 	}
-	return ended.ExitCode()
+	return state.ExitCode()
 }

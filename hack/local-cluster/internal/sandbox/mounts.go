@@ -1,6 +1,6 @@
 //go:build linux
 
-package jail
+package sandbox
 
 import (
 	"fmt"
@@ -12,14 +12,13 @@ import (
 	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/node"
 )
 
-// private are the host's directories in which the cluster's components have
-// their well-known places. The jail sees them with the host's content, and
-// what it writes goes to memory.
-var private = []string{"/etc", "/opt", "/var"}
+// overlaid are the directories of the host that contain the well-known paths of the
+// components. The sandbox sees the content of the host, and writes to memory.
+var overlaid = []string{"/etc", "/opt", "/var"}
 
-// kernelSettings are those that kubelet insists on. They are global to the
-// machine: a file of the jail's own over each shows kubelet the value it wants,
-// and leaves the machine's as it is.
+// kernelSettings are the settings that the kubelet requires. They are global to the
+// machine, so the sandbox bind-mounts a file with the required value over each one
+// and leaves the setting of the machine unchanged.
 var kernelSettings = map[string]string{
 	"/proc/sys/kernel/keys/root_maxbytes": "25000000",
 	"/proc/sys/kernel/keys/root_maxkeys":  "1000000",
@@ -29,12 +28,12 @@ var kernelSettings = map[string]string{
 	"/proc/sys/vm/panic_on_oom":           "0",
 }
 
-// mountAll furnishes the jail's mount namespace, which starts as a copy of the
-// host's. The order matters: the host's directories are opened before anything
-// is mounted over them, wherever they lie.
+// mountAll sets up the mount namespace of the sandbox, which starts as a copy of the
+// host's. It opens the directories of the host first, because a later mount may cover
+// their paths.
 func mountAll(stateDir, binDir string) error {
-	// Private first, or the next call would share the jail's mounts with the
-	// host; then shared, for kubelet's mounts to reach the containers.
+	// Without the private propagation first, the next call would share the mounts with
+	// the host. The shared propagation lets the kubelet's mounts reach the containers.
 	if err := setPropagation("/", unix.MS_REC|unix.MS_PRIVATE); err != nil {
 		return err
 	}
@@ -61,7 +60,7 @@ func mountAll(stateDir, binDir string) error {
 			return err
 		}
 	}
-	for _, path := range private {
+	for _, path := range overlaid {
 		if err := overlay(path); err != nil {
 			return err
 		}
@@ -72,8 +71,8 @@ func mountAll(stateDir, binDir string) error {
 	return maskKernelSettings()
 }
 
-// bind mounts a directory at a new place, in a peer group of its own: otherwise
-// whatever is mounted below it would show up at the old place as well.
+// bind mounts a directory at another path in its own peer group, so that mounts below
+// the new path do not appear below the old one.
 func bind(source, target string) error {
 	if err := mkdir(target); err != nil {
 		return err

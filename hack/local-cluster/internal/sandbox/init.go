@@ -1,10 +1,10 @@
 //go:build linux
 
-// Package jail keeps a whole cluster in one process tree with network, mount,
-// PID, UTS and IPC namespaces of its own. Nothing in it changes the host, and
-// the death of its first process takes everything with it: pods, mounts,
+// Package sandbox runs a whole cluster in one process tree with its own network,
+// mount, PID, UTS and IPC namespaces. The sandbox changes nothing on the host. When
+// its first process exits, the kernel removes everything in it: pods, mounts,
 // interfaces and firewall rules.
-package jail
+package sandbox
 
 import (
 	"crypto/tls"
@@ -22,8 +22,8 @@ import (
 	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/state"
 )
 
-// Init is PID 1 of a jail: it furnishes the namespaces it was started in, starts
-// the cluster's components, and then reaps and reports until it is killed.
+// Init is PID 1 of a sandbox: it sets up its namespaces, starts the components of the
+// cluster, and then reaps processes and reports their exits until it is killed.
 func Init(hostDir state.Dir, hostBinDir string) error {
 	listeners, err := inheritListeners(apiServerFD, registryFD)
 	if err != nil {
@@ -52,16 +52,16 @@ func Init(hostDir state.Dir, hostBinDir string) error {
 	dir := state.Dir(node.StateDir)
 	supervisor := newSupervisor(dir)
 	go supervisor.reap()
-	if err := supervisor.startAll(node.Foundation()); err != nil {
+	if err := supervisor.startAll(node.ServerComponents()); err != nil {
 		return err
 	}
-	awaitReady(credentials)
+	waitForAPIServer(credentials)
 	server := "https://" + listeners[0].Addr().String()
 	kubeconfig := pki.Kubeconfig(server, credentials.CA, credentials.Admin)
 	if err := os.WriteFile(dir.Kubeconfig(), kubeconfig, 0o600); err != nil {
 		return fmt.Errorf("write the kubeconfig: %w", err)
 	}
-	if err := supervisor.startAll(node.Machinery(hostDir.CgroupName())); err != nil {
+	if err := supervisor.startAll(node.ClientComponents(hostDir.CgroupName())); err != nil {
 		return err
 	}
 	if err := supervisor.setRunning(); err != nil {
@@ -70,8 +70,8 @@ func Init(hostDir state.Dir, hostBinDir string) error {
 	select {}
 }
 
-// inheritListeners takes over descriptors that were passed in, and keeps them
-// from being passed on: a component that held one would keep the port busy.
+// inheritListeners opens the inherited descriptors, and keeps the components from
+// inheriting them: a component that held one would keep the port in use.
 func inheritListeners(fds ...int) ([]net.Listener, error) {
 	var listeners []net.Listener
 	for _, fd := range fds {
@@ -80,16 +80,16 @@ func inheritListeners(fds ...int) ([]net.Listener, error) {
 		listener, err := net.FileListener(file)
 		file.Close()
 		if err != nil {
-			return nil, fmt.Errorf("take over listener %d: %w", fd, err)
+			return nil, fmt.Errorf("open listener %d: %w", fd, err)
 		}
 		listeners = append(listeners, listener)
 	}
 	return listeners, nil
 }
 
-// awaitReady waits for the API server. It has no limit of its own: the caller on
-// the host watches the status, has its deadline, and kills the jail if need be.
-func awaitReady(credentials node.Credentials) {
+// waitForAPIServer waits without a timeout until the API server is ready. The caller on
+// the host watches the status, has a deadline, and can kill the sandbox.
+func waitForAPIServer(credentials node.Credentials) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(credentials.CA)
 	client := http.Client{

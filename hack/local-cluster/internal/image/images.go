@@ -7,16 +7,16 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// Image is an image that stands in for a published one, under its name.
+// Image is an image that replaces a published one of the same name.
 type Image struct {
 	Name   string
 	Files  []File
 	Config v1.Config
 }
 
-// table lists every image that the cluster itself and the project's tests refer
-// to. Programs come from the project's bin directory, the rest from Debian.
-func table(binDir string) ([]Image, error) {
+// clusterImages lists every image that the cluster and the tests of this project refer
+// to. The programs come from the bin directory or from Debian packages.
+func clusterImages(binDir string) ([]Image, error) {
 	bin := func(name string) string { return filepath.Join(binDir, name) }
 	shell := program("/bin/sh", busybox)
 
@@ -48,7 +48,7 @@ func table(binDir string) ([]Image, error) {
 				program("/bin/package-server", bin("package-server")),
 				program("/bin/copy-content", bin("copy-content")),
 				program("/bin/cpb", bin("cpb")),
-				// Jobs that unpack a bundle copy cpb to where the bundle can run it.
+				// Jobs that unpack a bundle copy cpb to a volume that they share with it.
 				program("/bin/cp", busybox),
 			},
 			Config: v1.Config{Entrypoint: []string{"/bin/olm"}, Env: []string{"PATH=/bin"}, User: "1001"},
@@ -107,8 +107,8 @@ func table(binDir string) ([]Image, error) {
 	}, nil
 }
 
-// olmV1Table lists the images of OLM v1, which not every cluster runs.
-func olmV1Table(binDir string) []Image {
+// olmV1Images lists the images of OLM v1, which is optional.
+func olmV1Images(binDir string) []Image {
 	of := func(name string) Image {
 		return Image{
 			Name:   "quay.io/operator-framework/" + name + ":v1.2.0",

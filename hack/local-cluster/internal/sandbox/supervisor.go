@@ -1,6 +1,6 @@
 //go:build linux
 
-package jail
+package sandbox
 
 import (
 	"errors"
@@ -15,15 +15,15 @@ import (
 	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/state"
 )
 
-// tempDir keeps the components' temporary files off the host's /tmp.
+// tempDir keeps temporary files of the components out of the /tmp of the host.
 const tempDir = "/run/cluster/tmp"
 
-// environment of the components: whole, because the caller's may hold a proxy
-// that they would send their traffic to.
+// environment is the complete environment of the components. They do not inherit the
+// caller's, which may name a proxy.
 var environment = []string{"PATH=" + node.Path, "HOME=" + tempDir, "TMPDIR=" + tempDir}
 
-// supervisor starts the components and notes their end. It restarts nothing: on
-// a disposable cluster a component that died is a finding.
+// supervisor starts the components and records their exits. It restarts nothing: in a
+// disposable cluster, a component that exits is a failure to report.
 type supervisor struct {
 	dir     state.Dir
 	signals chan os.Signal
@@ -59,7 +59,7 @@ func (s *supervisor) start(component node.Component) error {
 	}
 	defer input.Close()
 
-	// Held while starting, so that the child is listed before it can be reaped.
+	// The lock ensures that the child is in the list before reap records its exit.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	process, err := os.StartProcess(component.Path, append([]string{component.Path}, component.Args...), &os.ProcAttr{
@@ -75,7 +75,7 @@ func (s *supervisor) start(component node.Component) error {
 	if err := s.dir.WriteStatus(s.status); err != nil {
 		return err
 	}
-	// The wait is reap's, for all children at once.
+	// reap waits for all children.
 	return process.Release()
 }
 
@@ -86,8 +86,8 @@ func (s *supervisor) setRunning() error {
 	return s.dir.WriteStatus(s.status)
 }
 
-// reap collects the dead: the components, and every orphan of the jail, which
-// the kernel makes a child of PID 1.
+// reap waits for exited children: the components, and the orphans of the sandbox, which
+// the kernel makes children of PID 1.
 func (s *supervisor) reap() {
 	for range s.signals {
 		for {
@@ -99,12 +99,12 @@ func (s *supervisor) reap() {
 			if err != nil || pid <= 0 {
 				break
 			}
-			s.noteExit(pid, status)
+			s.recordExit(pid, status)
 		}
 	}
 }
 
-func (s *supervisor) noteExit(pid int, status syscall.WaitStatus) {
+func (s *supervisor) recordExit(pid int, status syscall.WaitStatus) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range s.status.Components {
@@ -113,7 +113,7 @@ func (s *supervisor) noteExit(pid int, status syscall.WaitStatus) {
 			continue
 		}
 		component.Exited = describe(status)
-		log.Printf("%s ended: %s", component.Name, component.Exited)
+		log.Printf("%s exited: %s", component.Name, component.Exited)
 		if err := s.dir.WriteStatus(s.status); err != nil {
 			log.Print(err)
 		}
