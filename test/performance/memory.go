@@ -7,31 +7,31 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/internal/testing/controlplane"
 )
 
-// memory is what an operator takes, in bytes.
+// memory is in bytes unless the field says otherwise.
 type memory struct {
-	// Peak is the most that was resident, as the kernel counts it.
+	// Peak is the peak resident memory of the operator.
 	Peak float64
-	// Heap is what was live after a garbage collection, when all was quiet.
+	// Heap is the live heap of the operator after a garbage collection in steady state.
 	Heap float64
-	// Mallocs is the number of allocations of a pass that changes nothing, with the event that
-	// brings it.
+	// Mallocs is the number of allocations of a reconciliation that changes nothing, including
+	// the event that triggers it.
 	Mallocs float64
-	// Watches is the number of watches that it began.
+	// Watches is the number of watches that the operator started.
 	Watches float64
-	// APIServer is what was live in the API server after a garbage collection.
+	// APIServer is the live heap of the API server after a garbage collection.
 	APIServer float64
 }
 
@@ -40,34 +40,33 @@ const (
 	mib = 1 << 20
 )
 
-// memoryAt starts the operator on a namespace with n Echoes that it has to write for, and
-// measures it. Without Echoes it shows what the program itself takes.
-func (s *server) memoryAt(ctx context.Context, n int) (m memory, err error) {
+// memoryWith measures the operator after n new Echoes have converged.
+func (e *environment) memoryWith(ctx context.Context, n int) (m memory, err error) {
 	port, err := controlplane.FreePort()
 	if err != nil {
 		return m, err
 	}
-	mark, err := s.audit.Mark()
+	mark, err := e.audit.Mark()
 	if err != nil {
 		return m, err
 	}
-	namespace, _, operator, err := s.startOn(ctx, n, "--pprof-bind-address=127.0.0.1:"+port)
+	namespace, _, operator, err := e.startOperatorOnNewEchoes(ctx, n, "--pprof-bind-address=127.0.0.1:"+port)
 	if err != nil {
 		return m, err
 	}
-	defer func() { err = errors.Join(err, operator.Terminate(), s.clear(ctx, namespace)) }()
-	if err := pause(ctx, settling); err != nil {
+	defer func() { err = errors.Join(err, operator.Terminate(), e.deleteEchoes(ctx, namespace)) }()
+	if err := sleep(ctx, settleTime); err != nil {
 		return m, err
 	}
-	events, err := s.audit.Since(mark, operatorUser)
+	events, err := e.audit.Since(mark, operatorUser)
 	if err != nil {
 		return m, err
 	}
-	m.Watches = countOf("", events, 1).Watches
-	if m.Peak, err = peak(operator.PID()); err != nil {
+	m.Watches = newRequestCount("", events, 1).Watches
+	if m.Peak, err = peakMemory(operator.PID()); err != nil {
 		return m, err
 	}
-	server, err := s.memStats(ctx)
+	server, err := e.apiServerMemStats(ctx)
 	if err != nil {
 		return m, err
 	}
@@ -77,7 +76,7 @@ func (s *server) memoryAt(ctx context.Context, n int) (m memory, err error) {
 	if err != nil || n == 0 {
 		return m, err
 	}
-	if err := s.touch(ctx, namespace, n); err != nil {
+	if err := e.triggerReconciliations(ctx, namespace, n); err != nil {
 		return m, err
 	}
 	after, err := memStats(ctx, http.DefaultClient, "http://127.0.0.1:"+port)
@@ -85,42 +84,29 @@ func (s *server) memoryAt(ctx context.Context, n int) (m memory, err error) {
 	return m, err
 }
 
-// touch labels every Deployment, which brings every Echo into one more pass, and waits for them.
-func (s *server) touch(ctx context.Context, namespace string, n int) error {
-	if err := each(ctx, n, writers, func(ctx context.Context, i int) error {
-		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprint("echo-e", i)}}
-		return s.plane.Client.Patch(ctx, deployment, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"touched":"yes"}}}`)))
+// triggerReconciliations adds a label to every Deployment, which triggers a reconciliation of
+// every Echo, and waits for the reconciliations.
+func (e *environment) triggerReconciliations(ctx context.Context, namespace string, n int) error {
+	if err := forEach(ctx, n, setupConcurrency, func(ctx context.Context, i int) error {
+		name := children.Name(newEcho(namespace, fmt.Sprint("e", i)))
+		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		return e.controlPlane.Client.Patch(ctx, deployment, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"touched":"yes"}}}`)))
 	}); err != nil {
 		return err
 	}
-	return pause(ctx, settling)
+	return sleep(ctx, settleTime)
 }
 
-// peak reads the most memory that was resident from the kernel's account of the process.
-func peak(pid int) (float64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(text)) {
-		if rest, found := strings.CutPrefix(line, "VmHWM:"); found {
-			size, err := strconv.ParseFloat(strings.Fields(rest)[0], 64)
-			return size * kib, err
-		}
-	}
-	return 0, fmt.Errorf("process %d has no VmHWM", pid)
-}
-
-// memStats is that of the API server.
-func (s *server) memStats(ctx context.Context) (map[string]float64, error) {
-	c, err := rest.HTTPClientFor(s.plane.Config)
+func (e *environment) apiServerMemStats(ctx context.Context) (map[string]float64, error) {
+	c, err := rest.HTTPClientFor(e.controlPlane.Config)
 	if err != nil {
 		return nil, err
 	}
-	return memStats(ctx, c, s.plane.Config.Host)
+	return memStats(ctx, c, e.controlPlane.Config.Host)
 }
 
-// memStats collects garbage in the program at the address, and reads what its runtime counts.
+// memStats runs a garbage collection in the program at the address, and returns the fields of its
+// runtime.MemStats.
 func memStats(ctx context.Context, c *http.Client, address string) (map[string]float64, error) {
 	profile, err := url.JoinPath(address, "debug", "pprof", "heap")
 	if err != nil {
@@ -134,7 +120,7 @@ func memStats(ctx context.Context, c *http.Client, address string) (map[string]f
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = response.Body.Close() }() // It was read.
+	defer func() { _ = response.Body.Close() }() // The body is read; nothing is left to fail.
 	stats := map[string]float64{}
 	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
 		name, value, found := strings.Cut(strings.TrimPrefix(lines.Text(), "# "), " = ")
@@ -143,28 +129,32 @@ func memStats(ctx context.Context, c *http.Client, address string) (map[string]f
 		}
 	}
 	if stats["HeapAlloc"] == 0 {
-		return nil, fmt.Errorf("%s answered %s, and no HeapAlloc", profile, response.Status)
+		return nil, fmt.Errorf("%s returned %s without HeapAlloc", profile, response.Status)
 	}
 	return stats, nil
 }
 
-// addForeign makes Deployments and Services that are nobody's Echo's.
-func (s *server) addForeign(ctx context.Context, n int) error {
-	namespace, err := s.newNamespace(ctx)
+// createUncontrolled creates n objects of each kind of child that no Echo controls, and that do
+// not carry the operator's labels.
+func (e *environment) createUncontrolled(ctx context.Context, n int) error {
+	namespace, err := e.createNamespace(ctx)
 	if err != nil {
 		return err
 	}
-	return each(ctx, n, writers, func(ctx context.Context, i int) error {
-		labels := map[string]string{"app": fmt.Sprint("foreign-", i)}
-		meta := metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprint("foreign-", i), Labels: labels}
-		deployment := &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: controlplane.ServerImage}}},
-			},
-		}}
-		service := &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{Selector: labels, Ports: []corev1.ServicePort{{Port: 80}}}}
-		return errors.Join(s.plane.Client.Create(ctx, deployment), s.plane.Client.Create(ctx, service))
+	return forEach(ctx, n, setupConcurrency, func(ctx context.Context, i int) error {
+		echo := newEcho(namespace, fmt.Sprint("uncontrolled-", i))
+		echo.Spec.Port, echo.Spec.TargetPort = 80, 5678
+		for _, kind := range children.Kinds {
+			object := kind.New()
+			kind.Mutate(object, echo, controlplane.ServerImage)
+			object.SetNamespace(namespace)
+			object.SetName(echo.Name)
+			object.SetLabels(nil)
+			object.SetOwnerReferences(nil)
+			if err := e.controlPlane.Client.Create(ctx, object); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }

@@ -8,23 +8,36 @@ import (
 	"slices"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/internal/testing/controlplane"
 )
 
-// requests counts what the operator asks for, for each operation on n Echoes; an operation has
-// ended when all of them are as they have to be.
-func (s *server) requests(ctx context.Context, n int, quiet time.Duration, is func(*echov1.Echo) bool) (counts []count, err error) {
-	namespace, err := s.newNamespace(ctx)
+// The operations to count requests for.
+const (
+	operationCreate  = "create"
+	operationEdit    = "edit of the message"
+	operationScale   = "scale"
+	operationRestart = "restart"
+	operationNone    = "steady state"
+	operationDelete  = "delete"
+)
+
+// settleTime is how long after the last change the operator may still reconcile.
+const settleTime = 1500 * time.Millisecond
+
+// countRequests counts the operator's requests for each operation on n Echoes. An operation ends
+// when the condition holds for all Echoes. The steady state lasts steadyState.
+func (e *environment) countRequests(ctx context.Context, n int, steadyState time.Duration, condition func(*echov1.Echo) bool) (counts []requestCount, err error) {
+	namespace, err := e.createNamespace(ctx)
 	if err != nil {
 		return nil, err
 	}
-	operator, err := s.start(namespace)
+	operator, err := e.startOperator(namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -34,88 +47,75 @@ func (s *server) requests(ctx context.Context, n int, quiet time.Duration, is fu
 		name string
 		do   func() error
 	}{
-		{created, func() (err error) {
-			echoes, err = s.populate(ctx, namespace, n)
+		{operationCreate, func() (err error) {
+			echoes, err = e.createEchoes(ctx, namespace, n)
 			return err
 		}},
-		{edited, func() error { return s.edit(ctx, echoes, editMessage) }},
-		{scaled, func() error {
-			return s.edit(ctx, echoes, func(spec *echov1.EchoSpec) { spec.Replicas = replicas + 1 })
+		{operationEdit, func() error { return e.editEchoes(ctx, echoes, editMessage) }},
+		{operationScale, func() error {
+			return e.editEchoes(ctx, echoes, func(spec *echov1.EchoSpec) { spec.Replicas = replicas + 1 })
 		}},
-		{restarted, func() error {
+		{operationRestart, func() error {
 			if err := operator.Terminate(); err != nil {
 				return err
 			}
-			next, err := s.start(namespace)
+			next, err := e.startOperator(namespace)
 			if err != nil {
 				return err
 			}
 			operator = next
 			return nil
 		}},
-		{quietly, func() error { return pause(ctx, quiet) }},
-		{wentAway, func() error {
-			if err := s.plane.Client.DeleteAllOf(ctx, &echov1.Echo{}, client.InNamespace(namespace)); err != nil || s.bare {
+		{operationNone, func() error { return sleep(ctx, steadyState) }},
+		{operationDelete, func() error {
+			if err := e.controlPlane.Client.DeleteAllOf(ctx, &echov1.Echo{}, client.InNamespace(namespace)); err != nil || e.bare {
 				return err
 			}
-			return s.awaitGone(ctx, namespace)
+			return e.awaitNoChildren(ctx, namespace)
 		}},
 	} {
-		mark, err := s.audit.Mark()
+		mark, err := e.audit.Mark()
 		if err != nil {
 			return nil, err
 		}
 		if err := operation.do(); err != nil {
 			return nil, err
 		}
-		if err := s.awaitAll(ctx, namespace, operator, is); err != nil {
+		if err := e.awaitEchoes(ctx, namespace, operator, condition); err != nil {
 			return nil, err
 		}
-		if err := pause(ctx, settling); err != nil {
+		if err := sleep(ctx, settleTime); err != nil {
 			return nil, err
 		}
-		events, err := s.audit.Since(mark, operatorUser)
+		events, err := e.audit.Since(mark, operatorUser)
 		if err != nil {
 			return nil, err
 		}
-		counts = append(counts, countOf(operation.name, events, n))
+		counts = append(counts, newRequestCount(operation.name, events, n))
 	}
 	return counts, nil
 }
 
-// The operations that are counted.
-const (
-	created   = "create"
-	edited    = "edit of the message"
-	scaled    = "scale"
-	restarted = "restart"
-	quietly   = "quiet"
-	wentAway  = "delete"
-)
-
-// settling is how long after the last change a late pass may come.
-const settling = 1500 * time.Millisecond
-
-// isReady tells whether every pod serves the newest spec.
+// isReady reports whether every pod serves the newest spec.
 func isReady(echo *echov1.Echo) bool {
-	return isObserved(echo) && meta.IsStatusConditionTrue(echo.Status.Conditions, echov1.ConditionReady)
+	return isConverged(echo) && meta.IsStatusConditionTrue(echo.Status.Conditions, echov1.ConditionReady)
 }
 
-// count is what the operator asked for, for each Echo.
-type count struct {
+// requestCount is the number of requests of the operator per Echo.
+type requestCount struct {
 	Operation string  `json:"operation"`
 	Writes    float64 `json:"writes"`
-	// Reads are those of single objects.
+	// Reads are GETs of single objects.
 	Reads float64 `json:"reads"`
-	// Each has the requests by verb and resource.
-	Each map[string]float64 `json:"each"`
-	// Watches is the number of watches that were begun, for all Echoes together.
+	// Requests are all requests by verb and resource.
+	Requests map[string]float64 `json:"requests"`
+	// Watches is the number of started watches, in total and not per Echo.
 	Watches float64 `json:"watches"`
 }
 
-func countOf(operation string, events []controlplane.AuditEvent, n int) count {
-	c := count{Operation: operation, Each: map[string]float64{}}
-	each, writes, reads := map[string]int{}, 0, 0
+func newRequestCount(operation string, events []controlplane.AuditEvent, n int) requestCount {
+	c := requestCount{Operation: operation, Requests: map[string]float64{}}
+	requests, writes, reads := map[string]int{}, 0, 0
 	for _, event := range events {
 		ref := event.ObjectRef
 		if ref == nil || ref.Resource == "leases" {
@@ -127,30 +127,30 @@ func countOf(operation string, events []controlplane.AuditEvent, n int) count {
 			}
 			continue
 		}
-		what := event.Verb + " " + ref.Resource
+		request := event.Verb + " " + ref.Resource
 		if ref.Subresource != "" {
-			what += "/" + ref.Subresource
+			request += "/" + ref.Subresource
 		}
-		each[what]++
+		requests[request]++
 		if isWrite(event) {
 			writes++
 		} else if event.Verb == "get" {
 			reads++
 		}
 	}
-	// Divided at the end: a sum of fractions would not be exact.
-	for what, times := range each {
-		c.Each[what] = float64(times) / float64(n)
+	// Divide only once: a sum of fractions is inexact.
+	for request, times := range requests {
+		c.Requests[request] = float64(times) / float64(n)
 	}
 	c.Writes, c.Reads = float64(writes)/float64(n), float64(reads)/float64(n)
 	return c
 }
 
 // String lists the requests, the most frequent first.
-func (c count) String() (text string) {
-	names := slices.SortedFunc(maps.Keys(c.Each), func(a, b string) int {
-		if c.Each[a] != c.Each[b] {
-			return int(1000 * (c.Each[b] - c.Each[a]))
+func (c requestCount) String() (text string) {
+	names := slices.SortedFunc(maps.Keys(c.Requests), func(a, b string) int {
+		if c.Requests[a] != c.Requests[b] {
+			return int(1000 * (c.Requests[b] - c.Requests[a]))
 		}
 		return len(a) - len(b)
 	})
@@ -158,25 +158,20 @@ func (c count) String() (text string) {
 		if text != "" {
 			text += ", "
 		}
-		text += fmt.Sprintf("%s %.2f", name, c.Each[name])
+		text += fmt.Sprintf("%s %.2f", name, c.Requests[name])
 	}
 	return text
 }
 
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// awaitGone waits until the garbage collector has removed every child.
-func (s *server) awaitGone(ctx context.Context, namespace string) error {
+// awaitNoChildren waits until the garbage collector has deleted every child.
+func (e *environment) awaitNoChildren(ctx context.Context, namespace string) error {
 	return wait.PollUntilContextTimeout(ctx, time.Second, timeout, true, func(ctx context.Context) (bool, error) {
-		var deployments appsv1.DeploymentList
-		err := s.plane.Client.List(ctx, &deployments, client.InNamespace(namespace))
-		return len(deployments.Items) == 0, err
+		for _, kind := range children.Kinds {
+			list := kind.NewList().(client.ObjectList)
+			if err := e.controlPlane.Client.List(ctx, list, client.InNamespace(namespace)); err != nil || meta.LenList(list) > 0 {
+				return false, err
+			}
+		}
+		return true, nil
 	})
 }

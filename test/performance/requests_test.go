@@ -8,9 +8,8 @@ import (
 	"github.com/kkloud-io/echo-operator/internal/testing/controlplane"
 )
 
-// Targets are held against these figures: four writes for each Echo are four, for any number of
-// Echoes.
-func TestCountOf(t *testing.T) {
+// The targets are exact numbers, so four writes per Echo must be exactly 4 for any number of Echoes.
+func TestRequestCountIsExactForAnyNumberOfEchoes(t *testing.T) {
 	for _, n := range []int{1, 50, 100, 1000} {
 		var write, read controlplane.AuditEvent
 		for line, event := range map[string]*controlplane.AuditEvent{
@@ -21,9 +20,9 @@ func TestCountOf(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		c := countOf("", append(slices.Repeat([]controlplane.AuditEvent{write}, 4*n), read), n)
-		if c.Writes != 4 || c.Each["update echoes/status"] != 4 || c.Reads != 1/float64(n) {
-			t.Errorf("4 writes for each of %d Echoes and one read: got %+v", n, c)
+		c := newRequestCount("", append(slices.Repeat([]controlplane.AuditEvent{write}, 4*n), read), n)
+		if c.Writes != 4 || c.Requests["update echoes/status"] != 4 || c.Reads != 1/float64(n) {
+			t.Errorf("%d Echoes with 4 writes each and one read in total: newRequestCount() = %+v, want 4 writes and %g reads", n, c, 1/float64(n))
 		}
 	}
 }

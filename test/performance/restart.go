@@ -8,7 +8,6 @@ import (
 	"os"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -16,30 +15,30 @@ import (
 	"github.com/kkloud-io/echo-operator/internal/testing/controlplane"
 )
 
-// restarts are how long things take around a restart, one value for each turn.
-type restarts struct {
-	// started is from the start of the process to its first pass.
+// restartTimes has one value per restart.
+type restartTimes struct {
+	// started is from the start of the process to the start of the workers.
 	started []time.Duration
-	// idle, first and busy are from the creation of an Echo until it has converged: when all is
-	// quiet; when the operator is about to begin to look at everything again; when it does.
-	idle, first, busy []time.Duration
-	// peak is the most memory of the new process, in MiB.
+	// steady, workersStart and during are the new Echo latency: in steady state before the
+	// restart, right after the workers have started, and while they reconcile all Echoes.
+	steady, workersStart, during []time.Duration
+	// peak is the peak memory of the new process, in MiB.
 	peak []float64
 }
 
-// restartTimes restarts the operator on n converged Echoes, and creates one more at that moment,
-// and then another.
-func (s *server) restartTimes(ctx context.Context, n, turns int) (r restarts, err error) {
-	namespace, _, operator, err := s.startOn(ctx, n)
+// restart restarts the operator on n converged Echoes, and creates an Echo before each restart
+// and two after it.
+func (e *environment) restart(ctx context.Context, n, turns int) (r restartTimes, err error) {
+	namespace, _, operator, err := e.startOperatorOnNewEchoes(ctx, n)
 	if err != nil {
 		return r, err
 	}
-	defer func() { err = errors.Join(err, operator.Terminate(), s.clear(ctx, namespace)) }()
+	defer func() { err = errors.Join(err, operator.Terminate(), e.deleteEchoes(ctx, namespace)) }()
 	for turn := range turns {
-		if err := pause(ctx, settling); err != nil {
+		if err := sleep(ctx, settleTime); err != nil {
 			return r, err
 		}
-		idle, err := s.newcomer(ctx, namespace, fmt.Sprint("idle-", turn))
+		steady, err := e.newEchoLatency(ctx, namespace, fmt.Sprint("steady-", turn))
 		if err != nil {
 			return r, err
 		}
@@ -47,7 +46,7 @@ func (s *server) restartTimes(ctx context.Context, n, turns int) (r restarts, er
 			return r, err
 		}
 		begin := time.Now()
-		next, err := s.start(namespace)
+		next, err := e.startOperator(namespace)
 		if err != nil {
 			return r, err
 		}
@@ -56,25 +55,25 @@ func (s *server) restartTimes(ctx context.Context, n, turns int) (r restarts, er
 			return r, err
 		}
 		started := time.Since(begin)
-		first, err := s.newcomer(ctx, namespace, fmt.Sprint("first-", turn))
+		workersStart, err := e.newEchoLatency(ctx, namespace, fmt.Sprint("workers-start-", turn))
 		if err != nil {
 			return r, err
 		}
-		busy, err := s.newcomer(ctx, namespace, fmt.Sprint("busy-", turn))
+		during, err := e.newEchoLatency(ctx, namespace, fmt.Sprint("during-", turn))
 		if err != nil {
 			return r, err
 		}
-		most, err := peak(operator.PID())
+		peak, err := peakMemory(operator.PID())
 		if err != nil {
 			return r, err
 		}
-		r.started, r.peak = append(r.started, started), append(r.peak, most/mib)
-		r.idle, r.first, r.busy = append(r.idle, idle), append(r.first, first), append(r.busy, busy)
+		r.started, r.peak = append(r.started, started), append(r.peak, peak/mib)
+		r.steady, r.workersStart, r.during = append(r.steady, steady), append(r.workersStart, workersStart), append(r.during, during)
 	}
 	return r, nil
 }
 
-// awaitWorkers waits until the operator begins to make passes.
+// awaitWorkers waits until the operator starts to reconcile.
 func awaitWorkers(ctx context.Context, operator *controlplane.Operator) error {
 	return wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		log, err := os.ReadFile(operator.Log)
@@ -82,26 +81,23 @@ func awaitWorkers(ctx context.Context, operator *controlplane.Operator) error {
 	})
 }
 
-// newcomer creates an Echo, and returns how long it takes until it has converged.
-func (s *server) newcomer(ctx context.Context, namespace, name string) (time.Duration, error) {
+// newEchoLatency creates an Echo, and returns the time until the Echo has converged.
+func (e *environment) newEchoLatency(ctx context.Context, namespace, name string) (time.Duration, error) {
 	ctx, stop := context.WithTimeout(ctx, timeout)
 	defer stop()
-	watch, err := s.plane.Client.Watch(ctx, &echov1.EchoList{}, client.InNamespace(namespace), client.MatchingFields{"metadata.name": name})
+	watch, err := e.controlPlane.Client.Watch(ctx, &echov1.EchoList{}, client.InNamespace(namespace), client.MatchingFields{"metadata.name": name})
 	if err != nil {
 		return 0, err
 	}
 	defer watch.Stop()
 	begin := time.Now()
-	if err := s.plane.Client.Create(ctx, &echov1.Echo{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec:       echov1.EchoSpec{Message: "hello", Replicas: replicas},
-	}); err != nil {
+	if err := e.controlPlane.Client.Create(ctx, newEcho(namespace, name)); err != nil {
 		return 0, err
 	}
 	for event := range watch.ResultChan() {
-		if echo, is := event.Object.(*echov1.Echo); is && isObserved(echo) {
+		if echo, ok := event.Object.(*echov1.Echo); ok && isConverged(echo) {
 			return time.Since(begin), nil
 		}
 	}
-	return 0, fmt.Errorf("the watch ended before Echo %s converged", name)
+	return 0, fmt.Errorf("the watch of Echo %s/%s ended before the Echo converged", namespace, name)
 }

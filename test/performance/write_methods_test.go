@@ -21,12 +21,12 @@ import (
 	"github.com/kkloud-io/echo-operator/internal/children"
 )
 
-// BenchmarkWrites compares two ways to write a child, on one API server and one connection:
-// POST and PUT of the whole object, and server-side apply. See docs/adr/0001.
+// BenchmarkWrites compares POST and PUT of the whole object with server-side apply, on one API
+// server and one connection. See docs/adr/0001-post-and-put.md.
 func BenchmarkWrites(b *testing.B) {
 	c := startAPIServer(b)
 	ctx := b.Context()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "bench"}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "performance"}}
 	if err := c.Create(ctx, namespace); err != nil {
 		b.Fatal(err)
 	}
@@ -34,35 +34,35 @@ func BenchmarkWrites(b *testing.B) {
 	put := func(d *appsv1.Deployment) error { return c.Update(ctx, d) }
 	apply := func(d *appsv1.Deployment) error { return serverSideApply(ctx, c, d) }
 
-	created := 0
-	fresh := func() *appsv1.Deployment {
-		created++
-		return deployment(fmt.Sprint("e", created), "hello")
+	count := 0
+	next := func() *appsv1.Deployment {
+		count++
+		return newDeployment(fmt.Sprint("e", count), "hello")
 	}
 	b.Run("create/POST", func(b *testing.B) {
 		for b.Loop() {
-			must(b, post(fresh()))
+			must(b, post(next()))
 		}
 	})
 	b.Run("create/apply", func(b *testing.B) {
 		for b.Loop() {
-			must(b, apply(fresh()))
+			must(b, apply(next()))
 		}
 	})
 
 	b.Run("unchanged/compare", func(b *testing.B) {
-		live := deployment("compared", "hello")
+		live := newDeployment("compared", "hello")
 		for b.Loop() {
-			wanted := live.DeepCopy()
-			children.Deployment(wanted, echo("compared", "hello"), "http-echo")
-			if !equality.Semantic.DeepEqual(live, wanted) {
-				b.Fatal("a second shaping made a difference")
+			desired := live.DeepCopy()
+			children.Deployment(desired, newTestEcho("compared", "hello"), "http-echo")
+			if !equality.Semantic.DeepEqual(live, desired) {
+				b.Fatal("children.Deployment changed a Deployment in the desired state, want no change")
 			}
 		}
 	})
 
 	for name, write := range map[string]func(*appsv1.Deployment) error{"PUT": put, "apply": apply} {
-		first := fresh()
+		first := next()
 		if name == "PUT" {
 			must(b, post(first))
 		} else {
@@ -70,11 +70,11 @@ func BenchmarkWrites(b *testing.B) {
 		}
 		live := &appsv1.Deployment{}
 		must(b, c.Get(ctx, client.ObjectKeyFromObject(first), live))
-		next := func(message string) *appsv1.Deployment {
+		edit := func(message string) *appsv1.Deployment {
 			if name == "apply" {
-				return deployment(live.Labels[children.EchoLabel], message)
+				return newDeployment(live.Labels[children.EchoLabel], message)
 			}
-			children.Deployment(live, echo(live.Labels[children.EchoLabel], message), "http-echo")
+			children.Deployment(live, newTestEcho(live.Labels[children.EchoLabel], message), "http-echo")
 			live.ManagedFields = nil
 			return live
 		}
@@ -82,12 +82,12 @@ func BenchmarkWrites(b *testing.B) {
 		b.Run("edit/"+name, func(b *testing.B) {
 			for b.Loop() {
 				edits++
-				must(b, write(next(fmt.Sprint("hello ", edits))))
+				must(b, write(edit(fmt.Sprint("hello ", edits))))
 			}
 		})
 		b.Run("unchanged/"+name, func(b *testing.B) {
 			for b.Loop() {
-				must(b, write(next(fmt.Sprint("hello ", edits))))
+				must(b, write(edit(fmt.Sprint("hello ", edits))))
 			}
 		})
 	}
@@ -95,7 +95,7 @@ func BenchmarkWrites(b *testing.B) {
 
 func startAPIServer(b *testing.B) client.Client {
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		b.Fatal("run this by `make bench`, which builds what it needs")
+		b.Fatal("KUBEBUILDER_ASSETS is not set: run make bench-writes")
 	}
 	environment := &envtest.Environment{}
 	config, err := environment.Start()
@@ -113,15 +113,15 @@ func startAPIServer(b *testing.B) client.Client {
 	return c
 }
 
-func echo(name, message string) *echov1.Echo {
+func newTestEcho(name, message string) *echov1.Echo {
 	return &echov1.Echo{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "bench", Name: name, UID: "1"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "performance", Name: name, UID: "1"},
 		Spec:       echov1.EchoSpec{Message: message, Replicas: 1, Port: 80, TargetPort: 5678},
 	}
 }
 
-func deployment(name, message string) *appsv1.Deployment {
-	e := echo(name, message)
+func newDeployment(name, message string) *appsv1.Deployment {
+	e := newTestEcho(name, message)
 	d := &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: children.Name(e)},

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+)
+
+// figure is a measurement that is the same on every machine, within its tolerance.
+type figure struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+	// Tolerance is how much larger than the recorded value a measured value may be.
+	Tolerance float64 `json:"tolerance"`
+}
+
+// regressionCheckSize is the number of Echoes of the regression check.
+const regressionCheckSize = 250
+
+// checkRegressions measures the figures, and compares them with the recorded baseline or records
+// them.
+func (o options) checkRegressions(ctx context.Context) (err error) {
+	measured, err := o.measureFigures(ctx)
+	if err != nil {
+		return err
+	}
+	if o.record {
+		text, err := json.MarshalIndent(measured, "", "  ")
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(o.recorded, append(text, '\n'), 0o644) //nolint:gosec // A file of the repository.
+	}
+	text, err := os.ReadFile(o.recorded)
+	if err != nil {
+		return err
+	}
+	var recorded []figure
+	if err := json.Unmarshal(text, &recorded); err != nil {
+		return fmt.Errorf("read %s: %w", o.recorded, err)
+	}
+	return compareFigures(recorded, measured)
+}
+
+// compareFigures prints both, and fails if a figure is larger than allowed, missing or unrecorded.
+func compareFigures(recorded, measured []figure) error {
+	values := map[string]float64{}
+	for _, f := range measured {
+		values[f.Name] = f.Value
+	}
+	fmt.Printf("\n| figure | recorded | allowed | measured | status |\n|---|---|---|---|---|\n")
+	var errs []error
+	for _, f := range recorded {
+		value, ok := values[f.Name]
+		delete(values, f.Name)
+		status := "ok"
+		switch allowed := f.Value + f.Tolerance; {
+		case !ok:
+			status = "MISSING"
+			errs = append(errs, fmt.Errorf("%s: recorded, but not measured", f.Name))
+		case value > allowed:
+			status = "REGRESSION"
+			errs = append(errs, fmt.Errorf("%s = %.4g, want at most %.4g", f.Name, value, allowed))
+		case value < f.Value-f.Tolerance:
+			status = "improved: record it with make bench-check RECORD=1"
+		}
+		fmt.Printf("| %s | %.4g | %.4g | %.4g | %s |\n", f.Name, f.Value, f.Value+f.Tolerance, value, status)
+	}
+	for name := range values {
+		errs = append(errs, fmt.Errorf("%s: measured, but not recorded: run make bench-check RECORD=1", name))
+	}
+	return errors.Join(errs...)
+}
+
+func (o options) measureFigures(ctx context.Context) (figures []figure, err error) {
+	progress("Starting etcd and kube-apiserver ...")
+	e, err := startEnvironment(ctx, o.root, true)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, e.stop(context.WithoutCancel(ctx))) }()
+	progress("Requests per Echo, with %d Echoes ...", regressionCheckSize)
+	counts, err := e.countRequests(ctx, regressionCheckSize, settleTime, isConverged)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range counts {
+		figures = append(figures,
+			// The operator retries a write after a conflict: rarely, and only on a busy machine.
+			figure{Name: "writes per Echo: " + c.Operation, Value: c.Writes, Tolerance: 0.05},
+			figure{Name: "live reads per Echo: " + c.Operation, Value: c.Reads, Tolerance: 0.05})
+	}
+	progress("Memory and allocations ...")
+	none, err := e.memoryWith(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	many, err := e.memoryWith(ctx, regressionCheckSize)
+	if err != nil {
+		return nil, err
+	}
+	memory := (many.Heap - none.Heap) / regressionCheckSize / kib
+	figures = append(figures,
+		figure{Name: "live memory per Echo, in KiB", Value: memory, Tolerance: memory / 10},
+		figure{Name: "allocations per reconciliation without a change", Value: many.Mallocs, Tolerance: many.Mallocs / 20},
+		figure{Name: "watches", Value: many.Watches})
+	for i := range figures { // Further digits vary from run to run.
+		figures[i].Value, figures[i].Tolerance = round(figures[i].Value), round(figures[i].Tolerance)
+	}
+	return figures, nil
+}
+
+func round(value float64) float64 { return math.Round(100*value) / 100 }
