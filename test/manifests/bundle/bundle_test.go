@@ -1,80 +1,75 @@
-// Package bundle checks in the generated bundle what no validator looks at.
+// Package bundle tests the content of the generated bundle that no validator checks.
 package bundle
 
 import (
 	"bytes"
 	"encoding/json"
-	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/test/manifests/internal/repo"
 )
 
 const (
-	root          = "../../.."
-	csvFile       = root + "/bundle/manifests/echo-operator.clusterserviceversion.yaml"
-	crdFile       = root + "/bundle/manifests/kkloud.io_echoes.yaml"
-	metadataFile  = root + "/bundle/metadata/annotations.yaml"
-	scorecardFile = root + "/bundle/tests/scorecard/config.yaml"
-	templateFile  = root + "/catalog/template.yaml"
+	metadataFile  = repo.Root + "/bundle/metadata/annotations.yaml"
+	scorecardFile = repo.Root + "/bundle/tests/scorecard/config.yaml"
+	templateFile  = repo.Root + "/catalog/template.yaml"
 )
 
-// Scorecard looks only at the fields that an example sets, and of the status at none.
+// Scorecard checks only fields that an example sets, and no field of the status.
 func TestEveryFieldHasADescriptionAndAnExample(t *testing.T) {
-	csv, crd := load(t, csvFile)[0], load(t, crdFile)[0]
-	examples := list(t, decode(t, []byte(annotation(t, csv, "alm-examples")))...)
-	owned := list(t, at(t, csv, "spec", "customresourcedefinitions", "owned").([]any)...)[0]
-	version := list(t, at(t, crd, "spec", "versions").([]any)...)[0]
+	csv, crd := repo.Load(t, repo.CSVFile)[0], repo.Load(t, repo.CRDFile)[0]
+	examples := decode(t, annotation(t, csv, "alm-examples"))
+	owned := repo.ObjectsAt(t, csv, "spec", "customresourcedefinitions", "owned")[0]
+	version := repo.ObjectsAt(t, crd, "spec", "versions")[0]
 
-	for _, part := range []string{"spec", "status"} {
+	for _, section := range []string{"spec", "status"} {
 		var described []string
-		for _, descriptor := range list(t, at(t, owned, part+"Descriptors").([]any)...) {
-			described = append(described, at(t, descriptor, "path").(string))
+		for _, descriptor := range repo.ObjectsAt(t, owned, section+"Descriptors") {
+			described = append(described, repo.At(t, descriptor, "path").(string))
 		}
-		schema := at(t, version, "schema", "openAPIV3Schema", "properties", part).(map[string]any)
+		schema := repo.At(t, version, "schema", "openAPIV3Schema", "properties", section).(repo.Object)
 		for _, path := range fields(schema) {
 			name := strings.Join(path, ".")
 			if !slices.Contains(described, name) {
-				t.Errorf("%s.%s has no description in the ClusterServiceVersion", part, name)
+				t.Errorf("%s.%s has no descriptor in the ClusterServiceVersion", section, name)
 			}
-			if !slices.ContainsFunc(examples, func(example map[string]any) bool {
-				_, found, err := unstructured.NestedFieldNoCopy(example, append([]string{part}, path...)...)
+			if !slices.ContainsFunc(examples, func(example repo.Object) bool {
+				_, found, err := unstructured.NestedFieldNoCopy(example, append([]string{section}, path...)...)
 				return found && err == nil
 			}) {
-				t.Errorf("%s.%s is in no example", part, name)
+				t.Errorf("%s.%s is not set in any example", section, name)
 			}
 		}
 	}
 }
 
-// fields returns the paths of all fields of the Echo's own types. Those of Kubernetes'
-// types (resources, conditions) are described as a whole.
-func fields(schema map[string]any) [][]string {
+// fields returns the paths of all fields that the Echo API defines. Fields of Kubernetes types
+// (resources, conditions) have one descriptor for the whole type.
+func fields(schema repo.Object) [][]string {
 	var paths [][]string
-	properties, _ := schema["properties"].(map[string]any)
+	properties, _ := schema["properties"].(repo.Object)
 	for name, property := range properties {
 		paths = append(paths, []string{name})
 		if name == "resources" {
 			continue
 		}
-		for _, path := range fields(property.(map[string]any)) {
+		for _, path := range fields(property.(repo.Object)) {
 			paths = append(paths, append([]string{name}, path...))
 		}
 	}
 	return paths
 }
 
-func TestExamplesAreEchoes(t *testing.T) {
-	csv := load(t, csvFile)[0]
+func TestExamplesDecodeAsEcho(t *testing.T) {
+	csv := repo.Load(t, repo.CSVFile)[0]
 	for _, name := range []string{"alm-examples", "operatorframework.io/initialization-resource"} {
-		for _, example := range decode(t, []byte(annotation(t, csv, name))) {
+		for _, example := range decode(t, annotation(t, csv, name)) {
 			text, err := json.Marshal(example)
 			if err != nil {
 				t.Fatal(err)
@@ -83,163 +78,107 @@ func TestExamplesAreEchoes(t *testing.T) {
 			decoder := json.NewDecoder(bytes.NewReader(text))
 			decoder.DisallowUnknownFields()
 			if err := decoder.Decode(&echo); err != nil {
-				t.Errorf("%s: %v", name, err)
+				t.Errorf("annotation %s: %v", name, err)
 			}
 			if echo.Kind != "Echo" || echo.APIVersion != echov1.GroupVersion.String() {
-				t.Errorf("%s: %s %s is no Echo", name, echo.APIVersion, echo.Kind)
+				t.Errorf("annotation %s: got %s %s, want an Echo", name, echo.APIVersion, echo.Kind)
 			}
 		}
 	}
 }
 
-func TestPlatformsAreThoseThatAreBuilt(t *testing.T) {
-	csv := load(t, csvFile)[0]
-	makefile, err := os.ReadFile(root + "/Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
-	match := regexp.MustCompile(`(?m)^PLATFORMS \?= (.*)$`).FindSubmatch(makefile)
-	if match == nil {
-		t.Fatal("the Makefile has no PLATFORMS")
-	}
+func TestPlatformsMatchMakefile(t *testing.T) {
+	csv := repo.Load(t, repo.CSVFile)[0]
 	var built []string
-	for platform := range strings.SplitSeq(string(match[1]), ",") {
+	for platform := range strings.SplitSeq(repo.MakeVariable(t, "PLATFORMS"), ",") {
 		system, architecture, _ := strings.Cut(platform, "/")
 		built = append(built, "os."+system, "arch."+architecture)
 	}
+	built = repo.Distinct(built)
 
-	var labelled []string
-	for label := range at(t, csv, "metadata", "labels").(map[string]any) {
+	var labels []string
+	for label := range repo.At(t, csv, "metadata", "labels").(repo.Object) {
 		if platform, ok := strings.CutPrefix(label, "operatorframework.io/"); ok {
-			labelled = append(labelled, platform)
+			labels = append(labels, platform)
 		}
 	}
-	same(t, "labels of the ClusterServiceVersion", labelled, built)
+	repo.Same(t, "platform labels of the ClusterServiceVersion", labels, built)
 
-	var scheduled []string
-	term := list(t, at(t, podSpec(t, csv), "affinity", "nodeAffinity",
-		"requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms").([]any)...)[0]
-	for _, expression := range list(t, at(t, term, "matchExpressions").([]any)...) {
-		for _, value := range at(t, expression, "values").([]any) {
-			scheduled = append(scheduled, filepath.Base(at(t, expression, "key").(string))+"."+value.(string))
+	var affinity []string
+	term := repo.ObjectsAt(t, podSpec(t, csv), "affinity", "nodeAffinity",
+		"requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")[0]
+	for _, expression := range repo.ObjectsAt(t, term, "matchExpressions") {
+		for _, value := range repo.At(t, expression, "values").([]any) {
+			affinity = append(affinity, filepath.Base(repo.At(t, expression, "key").(string))+"."+value.(string))
 		}
 	}
-	same(t, "node affinity of the operator", scheduled, built)
+	repo.Same(t, "platforms in the node affinity of the operator", repo.Distinct(affinity), built)
 }
 
-// A disconnected cluster mirrors the related images, and no others.
-func TestRelatedImagesAreThoseThatAreUsed(t *testing.T) {
-	csv := load(t, csvFile)[0]
+// A disconnected cluster mirrors only the related images.
+func TestRelatedImagesMatchUsedImages(t *testing.T) {
+	csv := repo.Load(t, repo.CSVFile)[0]
 	var used []string
-	for _, container := range list(t, at(t, podSpec(t, csv), "containers").([]any)...) {
-		used = append(used, at(t, container, "image").(string))
-		for _, variable := range list(t, at(t, container, "env").([]any)...) {
-			if strings.HasPrefix(at(t, variable, "name").(string), "RELATED_IMAGE_") {
-				used = append(used, at(t, variable, "value").(string))
+	for _, container := range repo.ObjectsAt(t, podSpec(t, csv), "containers") {
+		used = append(used, repo.At(t, container, "image").(string))
+		for _, variable := range repo.ObjectsAt(t, container, "env") {
+			if strings.HasPrefix(repo.At(t, variable, "name").(string), "RELATED_IMAGE_") {
+				used = append(used, repo.At(t, variable, "value").(string))
 			}
 		}
 	}
-	same(t, "containerImage", []string{annotation(t, csv, "containerImage")}, used[:1])
-	for _, stage := range list(t, at(t, load(t, scorecardFile)[0], "stages").([]any)...) {
-		for _, test := range list(t, at(t, stage, "tests").([]any)...) {
-			used = append(used, at(t, test, "image").(string))
+	repo.Same(t, "annotation containerImage", []string{annotation(t, csv, "containerImage")}, used[:1])
+	for _, stage := range repo.ObjectsAt(t, repo.Load(t, scorecardFile)[0], "stages") {
+		for _, test := range repo.ObjectsAt(t, stage, "tests") {
+			used = append(used, repo.At(t, test, "image").(string))
 		}
 	}
-	for _, example := range list(t, decode(t, []byte(annotation(t, csv, "alm-examples")))...) {
+	for _, example := range decode(t, annotation(t, csv, "alm-examples")) {
 		if image, found, _ := unstructured.NestedString(example, "spec", "image"); found {
 			used = append(used, image)
 		}
 	}
 	var related []string
-	for _, image := range list(t, at(t, csv, "spec", "relatedImages").([]any)...) {
-		related = append(related, at(t, image, "image").(string))
+	for _, image := range repo.ObjectsAt(t, csv, "spec", "relatedImages") {
+		related = append(related, repo.At(t, image, "image").(string))
 	}
-	same(t, "related images", related, used)
+	repo.Same(t, "relatedImages of the ClusterServiceVersion", repo.Distinct(related), repo.Distinct(used))
 }
 
-func TestCatalogAndBundleAgree(t *testing.T) {
-	csv, metadata := load(t, csvFile)[0], load(t, metadataFile)[0]
-	pkg := list(t, at(t, load(t, templateFile)[0], "entries").([]any)...)[0]
-	icon := list(t, at(t, csv, "spec", "icon").([]any)...)[0]
-	if at(t, pkg, "icon", "base64data") != at(t, icon, "base64data") {
-		t.Error("the icon in the catalog is not that of the bundle")
+func TestCatalogPackageMatchesBundle(t *testing.T) {
+	csv, metadata := repo.Load(t, repo.CSVFile)[0], repo.Load(t, metadataFile)[0]
+	pkg := repo.ObjectsAt(t, repo.Load(t, templateFile)[0], "entries")[0]
+	icon := repo.ObjectsAt(t, csv, "spec", "icon")[0]
+	if repo.At(t, pkg, "icon", "base64data") != repo.At(t, icon, "base64data") {
+		t.Error("the icons of the catalog package and of the bundle differ")
 	}
-	if at(t, pkg, "defaultChannel") != at(t, metadata, "annotations", "operators.operatorframework.io.bundle.channel.default.v1") {
-		t.Error("the default channel in the catalog is not that of the bundle")
+	catalog := repo.At(t, pkg, "defaultChannel")
+	bundle := repo.At(t, metadata, "annotations", "operators.operatorframework.io.bundle.channel.default.v1")
+	if catalog != bundle {
+		t.Errorf("default channel of the catalog is %v, want %v as in the bundle", catalog, bundle)
 	}
 }
 
-func podSpec(t *testing.T, csv map[string]any) map[string]any {
+func podSpec(t *testing.T, csv repo.Object) repo.Object {
 	t.Helper()
-	deployment := list(t, at(t, csv, "spec", "install", "spec", "deployments").([]any)...)[0]
-	return at(t, deployment, "spec", "template", "spec").(map[string]any)
+	deployment := repo.ObjectsAt(t, csv, "spec", "install", "spec", "deployments")[0]
+	return repo.At(t, deployment, "spec", "template", "spec").(repo.Object)
 }
 
-func annotation(t *testing.T, object map[string]any, name string) string {
+func annotation(t *testing.T, object repo.Object, name string) string {
 	t.Helper()
-	return at(t, object, "metadata", "annotations", name).(string)
-}
-
-// same compares two lists as sets.
-func same(t *testing.T, what string, got, want []string) {
-	t.Helper()
-	got = slices.Compact(slices.Sorted(slices.Values(got)))
-	want = slices.Compact(slices.Sorted(slices.Values(want)))
-	if !slices.Equal(got, want) {
-		t.Errorf("%s: %v, want %v", what, got, want)
-	}
-}
-
-// at returns the value at a path, and ends the test where there is none.
-func at(t *testing.T, object map[string]any, path ...string) any {
-	t.Helper()
-	value, found, err := unstructured.NestedFieldNoCopy(object, path...)
-	if err != nil || !found {
-		t.Fatalf("nothing at %s: %v", strings.Join(path, "."), err)
-	}
-	return value
-}
-
-func list(t *testing.T, items ...any) []map[string]any {
-	t.Helper()
-	var objects []map[string]any
-	for _, item := range items {
-		object, ok := item.(map[string]any)
-		if !ok {
-			t.Fatalf("%v is no object", item)
-		}
-		objects = append(objects, object)
-	}
-	return objects
+	return repo.At(t, object, "metadata", "annotations", name).(string)
 }
 
 // decode reads one JSON object, or a list of them.
-func decode(t *testing.T, text []byte) []any {
+func decode(t *testing.T, text string) []repo.Object {
 	t.Helper()
 	var value any
-	if err := json.Unmarshal(text, &value); err != nil {
+	if err := json.Unmarshal([]byte(text), &value); err != nil {
 		t.Fatal(err)
 	}
 	if items, ok := value.([]any); ok {
-		return items
+		return repo.Objects(t, items)
 	}
-	return []any{value}
-}
-
-// load reads the objects of a YAML file.
-func load(t *testing.T, file string) []map[string]any {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var objects []map[string]any
-	for document := range strings.SplitSeq(string(text), "\n---\n") {
-		var object map[string]any
-		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
-		objects = append(objects, object)
-	}
-	return objects
+	return repo.Objects(t, []any{value})
 }

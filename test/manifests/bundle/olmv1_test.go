@@ -1,7 +1,6 @@
 package bundle
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -11,231 +10,218 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/kkloud-io/echo-operator/test/manifests/internal/repo"
 )
 
-// parts is a bundle as OLM v1 reads it.
-type parts struct {
-	csv     map[string]any
-	others  []map[string]any
+// contents is a bundle as OLM v1 reads it.
+type contents struct {
+	csv     repo.Object
+	others  []repo.Object
 	pkg     any
 	folders []string
 }
 
-// olmV1Kinds are the kinds of objects that OLM v1 installs, in v1.2.0 as in v1.11.0.
+// olmV1Kinds are the kinds of objects that OLM v1 installs, in v1.2.0 and in v1.11.0.
 var olmV1Kinds = []string{
 	"ClusterRole", "ClusterRoleBinding", "ConfigMap", "ConsoleCLIDownload", "ConsoleLink", "ConsoleQuickStart",
 	"ConsoleYAMLSample", "CustomResourceDefinition", "PodDisruptionBudget", "PriorityClass", "PrometheusRule", "Role",
 	"RoleBinding", "Secret", "Service", "ServiceAccount", "ServiceMonitor", "VerticalPodAutoscaler",
 }
 
-// olmV1Rules are the rules for bundles in OLM v1.11.0, which cannot be run or imported here:
-// its package validators and the conditions that its documentation sets. Those for webhooks
-// and API services are stricter here: there are none.
-var olmV1Rules = map[string]func(*testing.T, parts) bool{
-	"the package has a name":      func(_ *testing.T, p parts) bool { return p.pkg != nil && p.pkg != "" },
-	"manifests are in one folder": func(_ *testing.T, p parts) bool { return len(p.folders) == 0 },
-	"Deployments have different names": func(t *testing.T, p parts) bool {
-		return unique(names(t, p.deployments(t)))
+// olmV1Rules are the bundle rules of OLM v1.11.0, which the tests can neither run nor import: its
+// package validators and the conditions in its documentation. The rules for webhooks and API
+// services are stricter here: the bundle must not contain any.
+var olmV1Rules = map[string]func(*testing.T, contents) bool{
+	"package name is set":          func(_ *testing.T, c contents) bool { return c.pkg != nil && c.pkg != "" },
+	"manifests have no subfolders": func(_ *testing.T, c contents) bool { return len(c.folders) == 0 },
+	"Deployment names are unique":  func(t *testing.T, c contents) bool { return unique(names(t, c.deployments(t))) },
+	"Deployment names are valid": func(t *testing.T, c contents) bool {
+		return !slices.ContainsFunc(names(t, c.deployments(t)), func(name string) bool { return len(validation.IsDNS1123Subdomain(name)) > 0 })
 	},
-	"Deployments have valid names": func(t *testing.T, p parts) bool {
-		return !slices.ContainsFunc(names(t, p.deployments(t)), func(name string) bool { return len(validation.IsDNS1123Subdomain(name)) > 0 })
+	"CRD names are unique": func(t *testing.T, c contents) bool { return unique(c.crdNames(t)) },
+	"owned CRDs are in the bundle": func(t *testing.T, c contents) bool {
+		owned := repo.ObjectsAt(t, c.csv, "spec", "customresourcedefinitions", "owned")
+		return !slices.ContainsFunc(names(t, owned), func(name string) bool { return !slices.Contains(c.crdNames(t), name) })
 	},
-	"definitions have different names": func(t *testing.T, p parts) bool { return unique(p.definitions(t)) },
-	"owned definitions are in the bundle": func(t *testing.T, p parts) bool {
-		owned := list(t, at(t, p.csv, "spec", "customresourcedefinitions", "owned").([]any)...)
-		return !slices.ContainsFunc(names(t, owned), func(name string) bool { return !slices.Contains(p.definitions(t), name) })
-	},
-	"all kinds are supported": func(t *testing.T, p parts) bool {
-		return !slices.ContainsFunc(p.others, func(object map[string]any) bool {
-			return !slices.Contains(olmV1Kinds, at(t, object, "kind").(string))
+	"kinds are supported": func(t *testing.T, c contents) bool {
+		return !slices.ContainsFunc(c.others, func(object repo.Object) bool {
+			return !slices.Contains(olmV1Kinds, repo.At(t, object, "kind").(string))
 		})
 	},
-	"there are no webhooks and API services": func(_ *testing.T, p parts) bool {
-		spec := p.csv["spec"].(map[string]any)
-		services, _ := spec["apiservicedefinitions"].(map[string]any)
+	"webhooks and API services are absent": func(_ *testing.T, c contents) bool {
+		spec := c.csv["spec"].(repo.Object)
+		services, _ := spec["apiservicedefinitions"].(repo.Object)
 		return spec["webhookdefinitions"] == nil && len(services) == 0
 	},
-	"there are no dependencies": func(t *testing.T, p parts) bool {
-		owned := at(t, p.csv, "spec", "customresourcedefinitions").(map[string]any)
-		annotations := at(t, p.csv, "metadata", "annotations").(map[string]any)
+	"dependencies are absent": func(t *testing.T, c contents) bool {
+		owned := repo.At(t, c.csv, "spec", "customresourcedefinitions").(repo.Object)
+		annotations := repo.At(t, c.csv, "metadata", "annotations").(repo.Object)
 		return owned["required"] == nil && annotations["olm.properties"] == nil
 	},
-	"all namespaces can be watched": func(t *testing.T, p parts) bool {
-		return slices.ContainsFunc(list(t, at(t, p.csv, "spec", "installModes").([]any)...), func(mode map[string]any) bool {
+	"install mode AllNamespaces is supported": func(t *testing.T, c contents) bool {
+		return slices.ContainsFunc(repo.ObjectsAt(t, c.csv, "spec", "installModes"), func(mode repo.Object) bool {
 			return mode["type"] == "AllNamespaces" && mode["supported"] == true
 		})
 	},
 }
 
-func TestOLMV1AcceptsTheBundle(t *testing.T) {
+func TestBundleMeetsOLMv1Rules(t *testing.T) {
 	for rule, holds := range olmV1Rules {
-		if !holds(t, readParts(t)) {
-			t.Errorf("it does not hold that %s", rule)
+		if !holds(t, readContents(t)) {
+			t.Errorf("bundle violates the OLM v1 rule: %s", rule)
 		}
 	}
-	// A bundle that depends on others says so in one of these.
+	// A bundle declares its dependencies in one of these files.
 	for _, name := range []string{"dependencies.yaml", "properties.yaml"} {
 		if _, err := os.Stat(filepath.Join(filepath.Dir(metadataFile), name)); err == nil {
-			t.Errorf("there is a bundle/metadata/%s", name)
+			t.Errorf("bundle/metadata/%s exists, want a bundle without dependencies", name)
 		}
 	}
 }
 
-// Each rule refuses what breaks it, and the others accept that.
-func TestOLMV1Rules(t *testing.T) {
-	breaks := map[string]func(*parts){
-		"the package has a name":      func(p *parts) { p.pkg = "" },
-		"manifests are in one folder": func(p *parts) { p.folders = []string{"crds"} },
-		"Deployments have different names": func(p *parts) {
-			install := at(t, p.csv, "spec", "install", "spec").(map[string]any)
+func TestOLMv1RuleReportsOnlyItsOwnViolation(t *testing.T) {
+	violations := map[string]func(*contents){
+		"package name is set":          func(c *contents) { c.pkg = "" },
+		"manifests have no subfolders": func(c *contents) { c.folders = []string{"crds"} },
+		"Deployment names are unique": func(c *contents) {
+			install := repo.At(t, c.csv, "spec", "install", "spec").(repo.Object)
 			install["deployments"] = append(install["deployments"].([]any), install["deployments"].([]any)...)
 		},
-		"Deployments have valid names":     func(p *parts) { p.deployments(t)[0]["name"] = "Not_Valid" },
-		"definitions have different names": func(p *parts) { p.others = append(p.others, p.definition(t)) },
-		"owned definitions are in the bundle": func(p *parts) {
-			at(t, p.definition(t), "metadata").(map[string]any)["name"] = "others.kkloud.io"
+		"Deployment names are valid": func(c *contents) { c.deployments(t)[0]["name"] = "Not_Valid" },
+		"CRD names are unique":       func(c *contents) { c.others = append(c.others, c.crds()[0]) },
+		"owned CRDs are in the bundle": func(c *contents) {
+			repo.At(t, c.crds()[0], "metadata").(repo.Object)["name"] = "others.kkloud.io"
 		},
-		"all kinds are supported":                func(p *parts) { p.others = append(p.others, map[string]any{"kind": "NetworkPolicy"}) },
-		"there are no webhooks and API services": func(p *parts) { p.csv["spec"].(map[string]any)["webhookdefinitions"] = []any{} },
-		"there are no dependencies": func(p *parts) {
-			at(t, p.csv, "spec", "customresourcedefinitions").(map[string]any)["required"] = []any{}
+		"kinds are supported":                  func(c *contents) { c.others = append(c.others, repo.Object{"kind": "NetworkPolicy"}) },
+		"webhooks and API services are absent": func(c *contents) { c.csv["spec"].(repo.Object)["webhookdefinitions"] = []any{} },
+		"dependencies are absent": func(c *contents) {
+			repo.At(t, c.csv, "spec", "customresourcedefinitions").(repo.Object)["required"] = []any{}
 		},
-		"all namespaces can be watched": func(p *parts) { p.csv["spec"].(map[string]any)["installModes"] = []any{} },
+		"install mode AllNamespaces is supported": func(c *contents) { c.csv["spec"].(repo.Object)["installModes"] = []any{} },
 	}
-	same(t, "rules that are broken", slices.Collect(maps.Keys(breaks)), slices.Collect(maps.Keys(olmV1Rules)))
-	for broken, apply := range breaks {
+	repo.Same(t, "rules that a case violates", slices.Collect(maps.Keys(violations)), slices.Collect(maps.Keys(olmV1Rules)))
+	for violated, violate := range violations {
 		for rule, holds := range olmV1Rules {
-			p := readParts(t)
-			apply(&p)
-			if got, want := holds(t, p), rule != broken; got != want {
-				t.Errorf("with the rule broken that %s: that %s holds: %t, want %t", broken, rule, got, want)
+			c := readContents(t)
+			violate(&c)
+			if got, want := holds(t, c), rule != violated; got != want {
+				t.Errorf("bundle that violates %q: rule %q holds: %t, want %t", violated, rule, got, want)
 			}
 		}
 	}
 }
 
-// earlierRights are those that only earlier releases ask for, which the account installs, too.
-var earlierRights = []string{"patch events.events.k8s.io []"} // Up to 0.3.0.
+// earlierPermissions are those that only earlier releases need. The same account installs them.
+var earlierPermissions = []string{"patch events.events.k8s.io []"} // Up to 0.3.0.
 
-// OLM v1 installs with the rights of an account, which cannot grant what it has not. It
-// should have nothing else.
-func TestTheInstallerHasWhatItGrants(t *testing.T) {
-	p := readParts(t)
+// OLM v1 installs with the permissions of a service account. RBAC prevents the account from granting
+// permissions that it does not have.
+func TestInstallerHasExactlyThePermissionsThatItGrants(t *testing.T) {
+	c := readContents(t)
 	granted := map[string]bool{}
-	install := at(t, p.csv, "spec", "install", "spec").(map[string]any)
-	for _, kind := range []string{"permissions", "clusterPermissions"} {
-		for _, permission := range list(t, install[kind].([]any)...) {
-			grant(t, granted, permission)
+	install := repo.At(t, c.csv, "spec", "install", "spec").(repo.Object)
+	for _, field := range []string{"permissions", "clusterPermissions"} {
+		for _, role := range repo.ObjectsAt(t, install, field) {
+			addPermissions(t, granted, role)
 		}
 	}
-	for _, object := range p.others {
+	for _, object := range c.others {
 		if object["kind"] == "ClusterRole" {
-			grant(t, granted, object)
+			addPermissions(t, granted, object)
 		}
 	}
 	held := map[string]bool{}
-	for _, object := range load(t, root+"/config/olm-v1/installer.yaml") {
-		if object["kind"] == "ClusterRole" && at(t, object, "metadata", "name") == "echo-operator-grants" {
-			grant(t, held, object)
+	for _, object := range repo.Load(t, repo.Root+"/config/olm-v1/installer.yaml") {
+		if object["kind"] == "ClusterRole" && repo.At(t, object, "metadata", "name") == "echo-operator-grants" {
+			addPermissions(t, held, object)
 		}
 	}
-	for right := range granted {
-		if !held[right] {
-			t.Errorf("the installer lacks: %s", right)
+	for permission := range granted {
+		if !held[permission] {
+			t.Errorf("ClusterRole echo-operator-grants lacks a permission that the bundle grants: %s", permission)
 		}
 	}
-	for right := range held {
-		if !granted[right] && !slices.Contains(earlierRights, right) {
-			t.Errorf("the installer need not: %s", right)
+	for permission := range held {
+		if !granted[permission] && !slices.Contains(earlierPermissions, permission) {
+			t.Errorf("ClusterRole echo-operator-grants has a permission that the bundle does not grant: %s", permission)
 		}
 	}
 }
 
-// grant adds the rights of a role's rules, one by one.
-func grant(t *testing.T, rights map[string]bool, role map[string]any) {
+// addPermissions adds the permissions of a role, one for each verb and resource.
+func addPermissions(t *testing.T, permissions map[string]bool, role repo.Object) {
 	t.Helper()
-	var typed struct{ Rules []rbacv1.PolicyRule }
-	text, err := json.Marshal(role)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(text, &typed); err != nil {
-		t.Fatal(err)
-	}
+	var typed rbacv1.ClusterRole
+	convert(t, role, &typed)
 	for _, rule := range typed.Rules {
 		for _, verb := range rule.Verbs {
 			for _, url := range rule.NonResourceURLs {
-				rights[verb+" "+url] = true
+				permissions[verb+" "+url] = true
 			}
 			for _, group := range rule.APIGroups {
 				for _, resource := range rule.Resources {
-					rights[fmt.Sprint(verb, " ", resource, ".", group, " ", rule.ResourceNames)] = true
+					permissions[fmt.Sprint(verb, " ", resource, ".", group, " ", rule.ResourceNames)] = true
 				}
 			}
 		}
 	}
 }
 
-func readParts(t *testing.T) parts {
+func readContents(t *testing.T) contents {
 	t.Helper()
-	p := parts{pkg: load(t, metadataFile)[0]["annotations"].(map[string]any)["operators.operatorframework.io.bundle.package.v1"]}
-	entries, err := os.ReadDir(filepath.Dir(csvFile))
+	c := contents{pkg: repo.At(t, repo.Load(t, metadataFile)[0], "annotations").(repo.Object)["operators.operatorframework.io.bundle.package.v1"]}
+	entries, err := os.ReadDir(filepath.Dir(repo.CSVFile))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, entry := range entries {
 		if entry.IsDir() {
-			p.folders = append(p.folders, entry.Name())
+			c.folders = append(c.folders, entry.Name())
 			continue
 		}
-		for _, object := range load(t, filepath.Join(filepath.Dir(csvFile), entry.Name())) {
+		for _, object := range repo.Load(t, filepath.Join(filepath.Dir(repo.CSVFile), entry.Name())) {
 			if object["kind"] == "ClusterServiceVersion" {
-				p.csv = object
+				c.csv = object
 			} else {
-				p.others = append(p.others, object)
+				c.others = append(c.others, object)
 			}
 		}
 	}
-	return p
+	return c
 }
 
-func (p parts) deployments(t *testing.T) []map[string]any {
+func (c contents) deployments(t *testing.T) []repo.Object {
 	t.Helper()
-	return list(t, at(t, p.csv, "spec", "install", "spec", "deployments").([]any)...)
+	return repo.ObjectsAt(t, c.csv, "spec", "install", "spec", "deployments")
 }
 
-// definition returns the first definition.
-func (p parts) definition(t *testing.T) map[string]any {
-	t.Helper()
-	for _, object := range p.others {
+func (c contents) crds() []repo.Object {
+	var crds []repo.Object
+	for _, object := range c.others {
 		if object["kind"] == "CustomResourceDefinition" {
-			return object
+			crds = append(crds, object)
 		}
 	}
-	t.Fatal("the bundle has no definition")
-	return nil
+	return crds
 }
 
-func (p parts) definitions(t *testing.T) []string {
+func (c contents) crdNames(t *testing.T) []string {
 	t.Helper()
 	var found []string
-	for _, object := range p.others {
-		if object["kind"] == "CustomResourceDefinition" {
-			found = append(found, at(t, object, "metadata", "name").(string))
-		}
+	for _, crd := range c.crds() {
+		found = append(found, repo.At(t, crd, "metadata", "name").(string))
 	}
 	return found
 }
 
-func names(t *testing.T, objects []map[string]any) []string {
+func names(t *testing.T, objects []repo.Object) []string {
 	t.Helper()
 	var found []string
 	for _, object := range objects {
-		found = append(found, at(t, object, "name").(string))
+		found = append(found, repo.At(t, object, "name").(string))
 	}
 	return found
 }
 
-func unique(names []string) bool {
-	return len(names) == len(slices.Compact(slices.Sorted(slices.Values(names))))
-}
+func unique(names []string) bool { return len(names) == len(repo.Distinct(names)) }
