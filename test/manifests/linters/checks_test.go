@@ -1,4 +1,4 @@
-package manifests
+package linters
 
 import (
 	"regexp"
@@ -20,13 +20,13 @@ import (
 	"github.com/kkloud-io/echo-operator/internal/children"
 )
 
-// check is a rule of others, in our words, that no engine here looks at, or not at every container.
+// check implements a rule of another linter that neither kube-score nor kubesec checks for every container.
 type check struct {
 	name string
-	// find returns the objects that break the rule.
+	// find returns the objects that violate the rule.
 	find func(set) []client.Object
-	// spoil makes good manifests break it.
-	spoil func(*set)
+	// violate changes valid manifests so that they violate the rule.
+	violate func(*set)
 }
 
 var checks = []check{
@@ -71,7 +71,7 @@ var checks = []check{
 			})
 	}), pod(func(p *corev1.PodSpec) { p.TopologySpreadConstraints = nil })},
 
-	// Containers: every one of a pod, also those that come before.
+	// Containers and init containers
 	{"privileges", containers(func(c corev1.Container) bool {
 		s := ptr.Deref(c.SecurityContext, corev1.SecurityContext{})
 		return ptr.Deref(s.AllowPrivilegeEscalation, true) || ptr.Deref(s.Privileged, false) ||
@@ -135,23 +135,23 @@ var checks = []check{
 		budget.Spec.MaxUnavailable = new(intstr.FromString("0%"))
 	})},
 
-	// Rights: of all roles, not only of those that are the operator's.
-	{"rights", roles(func(_ set, _ client.Object, rule rbacv1.PolicyRule) bool {
-		return slices.ContainsFunc(slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs, rule.NonResourceURLs), graveness.MatchString) ||
+	// Permissions of all roles, not only of the operator's own
+	{"permissions", roles(func(_ set, _ client.Object, rule rbacv1.PolicyRule) bool {
+		return slices.ContainsFunc(slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs, rule.NonResourceURLs), dangerous.MatchString) ||
 			(slices.Contains(rule.Verbs, "deletecollection") && !slices.Equal(rule.APIGroups, []string{"kkloud.io"}))
-	}), right("", "services/status", "update")},
+	}), permission("", "services/status", "update")},
 	{"access-to-create-pods", roles(func(_ set, _ client.Object, rule rbacv1.PolicyRule) bool {
 		return slices.Contains(rule.Verbs, "create") && slices.ContainsFunc(rule.Resources, func(r string) bool {
 			return slices.Contains([]string{"pods", "deployments", "statefulsets", "replicasets", "cronjobs", "jobs", "daemonsets", "replicationcontrollers"}, r)
 		})
-	}), right("", "pods", "create")},
-	{"aggregated-rights", roles(func(_ set, role client.Object, rule rbacv1.PolicyRule) bool {
+	}), permission("", "pods", "create")},
+	{"aggregated-permissions", roles(func(_ set, role client.Object, rule rbacv1.PolicyRule) bool {
 		aggregated := false
 		for label := range role.GetLabels() {
 			aggregated = aggregated || strings.HasPrefix(label, "rbac.authorization.k8s.io/aggregate-to-")
 		}
 		return aggregated && !slices.Equal(rule.APIGroups, []string{"kkloud.io"})
-	}), right("", "configmaps", "get")},
+	}), permission("", "configmaps", "get")},
 	{"bindings", each(func(s set, o client.Object) bool {
 		var ref rbacv1.RoleRef
 		var subjects []rbacv1.Subject
@@ -170,8 +170,8 @@ var checks = []check{
 	}), change(func(binding *rbacv1.ClusterRoleBinding) { binding.RoleRef.Name = "cluster-admin" })},
 }
 
-// kinds are those that the rules here know: what others have is for Ingresses, autoscalers,
-// webhooks, StatefulSets, Jobs, ConfigMaps and the like is for nothing as long as there are none.
+// kinds lists the kinds that the checks cover. Rules of other linters for Ingresses, autoscalers, webhooks,
+// StatefulSets, Jobs, ConfigMaps and the like do not apply as long as the manifests contain none.
 var kinds = []string{
 	"Namespace", "CustomResourceDefinition", "ServiceAccount", "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding",
 	"Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy",
@@ -179,40 +179,39 @@ var kinds = []string{
 
 var (
 	secret    = regexp.MustCompile(`(?i)secret|token|password|credential|api_?key`)
-	graveness = regexp.MustCompile(`[*]|^(bind|escalate|impersonate|approve|sign|secrets|(pods|nodes|serviceaccounts)/.*|nodes|serviceaccounts` +
+	dangerous = regexp.MustCompile(`[*]|^(bind|escalate|impersonate|approve|sign|secrets|(pods|nodes|serviceaccounts)/.*|nodes|serviceaccounts` +
 		`|services/status|(cluster)?role(binding)?s|certificatesigningrequests.*|.*webhookconfigurations|signers)$`)
 )
 
-func byOwnChecks(t *testing.T, s set) []finding {
+func runChecks(t *testing.T, s set) []finding {
 	t.Helper()
 	var found []finding
 	for _, c := range checks {
 		for _, object := range c.find(s) {
-			found = append(found, finding{ours, c.name, s.nameOf(kindOf(object), object.GetName())})
+			found = append(found, finding{own, c.name, s.nameOf(kindOf(object), object.GetName())})
 		}
 	}
 	return found
 }
 
-// Every check finds what it is for.
-func TestChecksFindWhatIsSpoiled(t *testing.T) {
+func TestCheckReportsViolation(t *testing.T) {
 	all := sets(t)
-	good := set{objects: slices.Concat(all[0].objects, hello(all).objects)}
+	valid := set{objects: slices.Concat(all[0].objects, hello(all).objects)}
 	for _, c := range checks {
 		t.Run(c.name, func(t *testing.T) {
-			spoiled := good.copy()
-			c.spoil(&spoiled)
-			if before, after := len(c.find(good)), len(c.find(spoiled)); after <= before {
-				t.Errorf("%d objects break it before they are spoiled, and %d afterwards", before, after)
+			changed := valid.copy()
+			c.violate(&changed)
+			if before, after := len(c.find(valid)), len(c.find(changed)); after <= before {
+				t.Errorf("check reports %d objects in valid manifests and %d after the violation, want more", before, after)
 			}
 		})
 	}
 }
 
-// And so do the engines: one thing for each is enough to see that its findings are read.
-func TestEnginesFindWhatIsSpoiled(t *testing.T) {
-	good := hello(sets(t))
-	for rule, spoil := range map[finding]func(*set){
+// One violation for each result format shows that the tests read the findings of the linters.
+func TestLinterReportsViolation(t *testing.T) {
+	valid := hello(sets(t))
+	for rule, violate := range map[finding]func(*set){
 		{"kube-score", "container-image-tag", ""}:                container(func(c *corev1.Container) { c.Image = "example.com/server:latest" }),
 		{"kube-score", "container-resources", ""}:                container(func(c *corev1.Container) { c.Resources.Limits = nil }),
 		{"kube-score", "pod-probes", ""}:                         container(func(c *corev1.Container) { c.ReadinessProbe = nil }),
@@ -234,20 +233,23 @@ func TestEnginesFindWhatIsSpoiled(t *testing.T) {
 		{"kubesec", "LimitsMemory", ""}:                 container(func(c *corev1.Container) { delete(c.Resources.Limits, corev1.ResourceMemory) }),
 	} {
 		t.Run(rule.rule, func(t *testing.T) {
-			spoiled, kind := good.copy(), "Deployment"
+			changed, kind := valid.copy(), "Deployment"
 			if rule.rule == "service-targets-pod" {
 				kind = "Service"
 			}
-			rule.object = good.nameOf(kind, "echo-hello")
-			spoil(&spoiled)
-			if slices.Contains(engines[rule.engine](t, good), rule) || !slices.Contains(engines[rule.engine](t, spoiled), rule) {
-				t.Errorf("%s finds it before it is spoiled, or not afterwards", rule.engine)
+			rule.object = valid.nameOf(kind, "echo-hello")
+			violate(&changed)
+			if slices.Contains(linters[rule.linter](t, valid), rule) {
+				t.Errorf("%s reports the rule for valid manifests", rule.linter)
+			}
+			if !slices.Contains(linters[rule.linter](t, changed), rule) {
+				t.Errorf("%s does not report the violation", rule.linter)
 			}
 		})
 	}
 }
 
-// hello returns the children of the smallest useful Echo.
+// hello returns the children of the sample Echo hello.
 func hello(all []set) set {
 	return all[slices.IndexFunc(all, func(s set) bool { return s.name == "sample-hello" })]
 }
@@ -263,7 +265,7 @@ func of[T client.Object](s set) []T {
 	return found
 }
 
-// each makes a check of what is bad in an object.
+// each returns a function that finds the objects of one type for which bad is true.
 func each[T client.Object](bad func(set, T) bool) func(set) []client.Object {
 	return func(s set) []client.Object {
 		var found []client.Object
@@ -299,24 +301,24 @@ func roles(bad func(set, client.Object, rbacv1.PolicyRule) bool) func(set) []cli
 	})
 }
 
-// change, pod, container and right spoil all that there are of them.
-func change[T client.Object](spoil func(T)) func(*set) {
+// change, pod, container and permission return functions that change every such object in a set.
+func change[T client.Object](edit func(T)) func(*set) {
 	return func(s *set) {
 		for _, object := range of[T](*s) {
-			spoil(object)
+			edit(object)
 		}
 	}
 }
 
-func pod(spoil func(*corev1.PodSpec)) func(*set) {
-	return change(func(d *appsv1.Deployment) { spoil(&d.Spec.Template.Spec) })
+func pod(edit func(*corev1.PodSpec)) func(*set) {
+	return change(func(d *appsv1.Deployment) { edit(&d.Spec.Template.Spec) })
 }
 
-func container(spoil func(*corev1.Container)) func(*set) {
-	return pod(func(p *corev1.PodSpec) { spoil(&p.Containers[0]) })
+func container(edit func(*corev1.Container)) func(*set) {
+	return pod(func(p *corev1.PodSpec) { edit(&p.Containers[0]) })
 }
 
-func right(group, resource, verb string) func(*set) {
+func permission(group, resource, verb string) func(*set) {
 	return change(func(role *rbacv1.ClusterRole) {
 		role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: []string{verb}})
 	})
@@ -332,9 +334,9 @@ func (s set) hasAccount(name string) bool {
 	return name != "default" && slices.ContainsFunc(of[*corev1.ServiceAccount](s), func(a *corev1.ServiceAccount) bool { return a.Name == name })
 }
 
-// imagesOf returns the images that a Deployment has to name by digest: a server's own, and those that
-// the operator gives to servers. The operator's own has the version's tag until the release:
-// hack/verify.sh looks at it.
+// imagesOf returns the images that a Deployment must name by digest: the image of a server, and the images
+// that the operator gives to servers. The operator's own image has a version tag until the release;
+// hack/verify.sh checks that tag.
 func imagesOf(d *appsv1.Deployment) []string {
 	var images []string
 	for _, c := range d.Spec.Template.Spec.Containers {
