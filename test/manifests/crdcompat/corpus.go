@@ -18,8 +18,8 @@ type setting struct {
 
 func (s setting) String() string { return strings.Join(s.path, ".") }
 
-// settings returns every sample of every field of an object's schema, and each optional
-// field unset. Fields of nested objects count as fields, those of list items do not.
+// settings returns every sample of every field of an object schema, and each optional field unset.
+// Fields of nested objects count as fields, fields of list items do not.
 func settings(s *props, path ...string) []setting {
 	var all []setting
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
@@ -43,8 +43,8 @@ func settings(s *props, path ...string) []setting {
 	return all
 }
 
-// on returns a copy of an object with the settings, and around them what their parents require.
-func on(object map[string]any, s *props, settings ...setting) map[string]any {
+// with returns a copy of an object with the settings and with the fields that their parents require.
+func with(object map[string]any, s *props, settings ...setting) map[string]any {
 	object = runtime.DeepCopyJSON(object)
 	for _, setting := range settings {
 		parent, schema := object, s
@@ -71,15 +71,14 @@ func on(object map[string]any, s *props, settings ...setting) map[string]any {
 	return object
 }
 
-// generate returns objects that a server accepts, made from its schema: the smallest object
-// and the one with all fields, each of the two with every setting, and with every pair of
-// settings that are typical, at a limit or unset; and the seeds. It fails where a sample of
-// a field is in none of them, unless
-// the schema's rules are known to refuse that field altogether.
-func generate(server *server, s *props, base map[string]any, seeds []map[string]any, refused []string) ([]map[string]any, error) {
+// generate returns the seeds and objects that it generates from the schema, all of which the server
+// accepts: the smallest object and the object with all fields, both with every setting and with every
+// pair of settings that are typical, at a limit or unset. It fails if no object contains a sample of a
+// field, unless rejected contains that field: the schema's rules reject it with every value.
+func generate(server *server, s *props, base map[string]any, seeds []map[string]any, rejected []string) ([]map[string]any, error) {
 	var accepted []map[string]any
 	add := func(object map[string]any) bool {
-		if len(server.refuse(server.decode(object))) > 0 {
+		if len(server.validate(server.decode(object))) > 0 {
 			return false
 		}
 		accepted = append(accepted, object)
@@ -87,19 +86,19 @@ func generate(server *server, s *props, base map[string]any, seeds []map[string]
 	}
 	for _, seed := range seeds {
 		if !add(seed) {
-			return nil, fmt.Errorf("the seed %v is not valid: %w", seed["metadata"], server.refuse(server.decode(seed)).ToAggregate())
+			return nil, fmt.Errorf("seed %v is not valid: %w", seed["metadata"], server.validate(server.decode(seed)).ToAggregate())
 		}
 	}
 
 	smallest := required(s)
 	maps.Copy(smallest, base)
 	all := settings(s)
-	// Twice, as some fields are allowed only beside others.
+	// Two rounds, because some fields are valid only together with others.
 	full := smallest
 	for range 2 {
 		for _, one := range all {
-			if with := on(full, s, one); !one.unset && !has(full, one.path) && add(with) {
-				full = with
+			if larger := with(full, s, one); !one.unset && !has(full, one.path) && add(larger) {
+				full = larger
 			}
 		}
 	}
@@ -107,14 +106,14 @@ func generate(server *server, s *props, base map[string]any, seeds []map[string]
 	var pairable []setting
 	samples := map[string]int{}
 	for _, one := range all {
-		ok := add(on(smallest, s, one))
-		ok = add(on(full, s, one)) || ok
-		switch known := slices.Contains(refused, one.String()); {
+		ok := add(with(smallest, s, one))
+		ok = add(with(full, s, one)) || ok
+		switch known := slices.Contains(rejected, one.String()); {
 		case !ok && !known:
-			return nil, fmt.Errorf("%s: no valid object has the value %s (unset: %t): teach samples.go to make another, or list it as refused",
+			return nil, fmt.Errorf("%s: no valid object with value %s (unset: %t). Extend samples.go, or add the field to the rejected fields",
 				one, short(one.value), one.unset)
 		case ok && known && !one.unset:
-			return nil, fmt.Errorf("%s is no longer refused: take it off the list", one)
+			return nil, fmt.Errorf("%s: a valid object has this field. Remove it from the rejected fields", one)
 		case ok && (one.unset || samples[one.String()] < 3):
 			samples[one.String()]++
 			pairable = append(pairable, one)
@@ -125,8 +124,8 @@ func generate(server *server, s *props, base map[string]any, seeds []map[string]
 			if one.path[0] != other.path[0] || within(one.path, other.path) || within(other.path, one.path) {
 				continue
 			}
-			add(on(smallest, s, other, one))
-			add(on(full, s, other, one))
+			add(with(smallest, s, other, one))
+			add(with(full, s, other, one))
 		}
 	}
 	return accepted, nil
@@ -141,7 +140,7 @@ func has(object map[string]any, path []string) bool {
 	return ok && has(child, path[1:])
 }
 
-// short is a value as far as it fits into a message.
+// short formats a value for a message and truncates it.
 func short(value any) string {
 	text := []rune(fmt.Sprint(value))
 	if len(text) > 80 {

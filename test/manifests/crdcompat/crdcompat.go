@@ -1,5 +1,5 @@
-// Package crdgate compares a CRD with a released one: is everything that was valid still
-// valid, does it mean the same, and will OLM v1 agree to the upgrade?
+// Package crdcompat compares a CRD with a released one: whether valid objects stay valid and unchanged,
+// and whether OLM v1 accepts the upgrade.
 package crdcompat
 
 import (
@@ -12,22 +12,22 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// Corpus is what stands for all valid objects of a CRD.
+// Corpus contains sample objects that represent all valid objects of a CRD.
 type Corpus struct {
 	crd      *apiextensionsv1.CustomResourceDefinition
 	versions map[string]valid
 }
 
-// valid are valid objects of one version, and the server that says so.
+// valid contains valid objects of one version, and the server that accepts them.
 type valid struct {
 	server  *server
 	objects []map[string]any
 }
 
-// NewCorpus makes objects from the schemas of a CRD, and adds the seeds, for what no schema
-// tells. It fails where the objects do not cover every field; refused are the fields that
-// the schemas have and their rules refuse, whatever the value.
-func NewCorpus(crd *apiextensionsv1.CustomResourceDefinition, seeds []map[string]any, refused []string) (Corpus, error) {
+// NewCorpus generates objects from the schemas of a CRD and adds the seeds, which cover rules that are
+// not part of a schema. It fails if the objects do not cover every field. rejected lists the fields that
+// the schemas contain but their rules reject with every value.
+func NewCorpus(crd *apiextensionsv1.CustomResourceDefinition, seeds []map[string]any, rejected []string) (Corpus, error) {
 	corpus := Corpus{crd: crd, versions: map[string]valid{}}
 	for _, version := range crd.Spec.Versions {
 		server, err := newServer(crd, version.Name)
@@ -39,7 +39,7 @@ func NewCorpus(crd *apiextensionsv1.CustomResourceDefinition, seeds []map[string
 			"kind":       crd.Spec.Names.Kind,
 			"metadata":   map[string]any{"name": "sample"},
 		}
-		objects, err := generate(server, version.Schema.OpenAPIV3Schema, base, seeds, refused)
+		objects, err := generate(server, version.Schema.OpenAPIV3Schema, base, seeds, rejected)
 		if err != nil {
 			return corpus, fmt.Errorf("%s: %w", version.Name, err)
 		}
@@ -48,7 +48,7 @@ func NewCorpus(crd *apiextensionsv1.CustomResourceDefinition, seeds []map[string
 	return corpus, nil
 }
 
-// Check returns what stands against another CRD in the place of the corpus' own.
+// Check returns the incompatibilities of a CRD that replaces the one of the corpus.
 func (c Corpus) Check(replacement *apiextensionsv1.CustomResourceDefinition) ([]string, error) {
 	problems, err := preflight(c.crd, replacement)
 	if err != nil {
@@ -65,7 +65,7 @@ func (c Corpus) Check(replacement *apiextensionsv1.CustomResourceDefinition) ([]
 	return problems, nil
 }
 
-// compare returns, once for each field, what the new server does to objects of the old one.
+// compare returns how the new server changes or rejects objects of the old one, once for each field.
 func compare(before, after *server, objects []map[string]any) []string {
 	seen := map[string]string{}
 	report := func(what, field, detail string) {
@@ -77,19 +77,19 @@ func compare(before, after *server, objects []map[string]any) []string {
 		stored := before.decode(manifest)
 		read := after.decode(stored)
 		for field, change := range differences("", stored, read) {
-			report("a stored object reads back different", field, change)
+			report("stored object changes", field, change)
 		}
-		for _, err := range after.refuse(read) {
-			report("an object that was valid is refused", err.Field, err.Detail)
+		for _, err := range after.validate(read) {
+			report("valid object is rejected", err.Field, err.Detail)
 		}
 		for field, change := range differences("", stored, after.decode(manifest)) {
-			report("the same manifest makes another object", field, change)
+			report("same manifest creates another object", field, change)
 		}
 	}
 	return slices.Sorted(maps.Values(seen))
 }
 
-// differences returns the fields in which two values differ, and how.
+// differences returns the fields in which two values differ, and the difference.
 func differences(path string, before, after any) map[string]string {
 	left, isMap := before.(map[string]any)
 	right, isToo := after.(map[string]any)
@@ -97,7 +97,7 @@ func differences(path string, before, after any) map[string]string {
 		if reflect.DeepEqual(before, after) {
 			return nil
 		}
-		return map[string]string{path: short(before) + " became " + short(after)}
+		return map[string]string{path: short(before) + " changed to " + short(after)}
 	}
 	found := map[string]string{}
 	names := maps.Clone(left)
@@ -108,7 +108,7 @@ func differences(path string, before, after any) map[string]string {
 		field := strings.TrimPrefix(path+"."+name, ".")
 		switch {
 		case !has:
-			found[field] = short(value) + " is gone"
+			found[field] = short(value) + " was removed"
 		case !had:
 			found[field] = short(replaced) + " was added"
 		default:

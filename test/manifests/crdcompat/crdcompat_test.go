@@ -1,8 +1,6 @@
 package crdcompat
 
 import (
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -11,24 +9,14 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kkloud-io/echo-operator/hack/catalog/releases"
-)
-
-const (
-	root    = "../../.."
-	crdFile = "bundle/manifests/kkloud.io_echoes.yaml"
+	"github.com/kkloud-io/echo-operator/test/manifests/internal/repo"
 )
 
 func corpus(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition) (Corpus, error) {
 	t.Helper()
-	files, err := filepath.Glob("testdata/*.yaml")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no seeds in testdata: %v", err)
-	}
-	var seeds []map[string]any
-	for _, file := range files {
-		for document := range strings.SplitSeq(string(read(t, file)), "\n---\n") {
-			seeds = append(seeds, object(t, []byte(document)))
-		}
+	var seeds []repo.Object
+	for _, file := range repo.Glob(t, "testdata/*.yaml") {
+		seeds = append(seeds, repo.Load(t, file)...)
 	}
 	return NewCorpus(crd, seeds, []string{"spec.resources.claims"})
 }
@@ -42,9 +30,8 @@ func check(t *testing.T, corpus Corpus, replacement *apiextensionsv1.CustomResou
 	return problems
 }
 
-// The gate itself.
-func TestReleasedEchoesStayValidAndUnchanged(t *testing.T) {
-	for _, release := range load(t) {
+func TestEchoesOfEveryReleaseStayValidAndUnchanged(t *testing.T) {
+	for _, release := range loadReleases(t) {
 		t.Run(release.Version, func(t *testing.T) {
 			corpus, err := corpus(t, released(t, release))
 			if err != nil {
@@ -57,20 +44,20 @@ func TestReleasedEchoesStayValidAndUnchanged(t *testing.T) {
 	}
 }
 
-// What is added since the last release is covered before it is released.
-func TestEveryFieldIsCovered(t *testing.T) {
+// Fields that are new since the last release are covered before they are released.
+func TestCorpusCoversEveryFieldOfCurrentCRD(t *testing.T) {
 	if _, err := corpus(t, current(t)); err != nil {
 		t.Error(err)
 	}
 }
 
-// Each change is made to the first release, which stays as it is.
-func TestGateRefuses(t *testing.T) {
+// Each case changes the CRD of the first release.
+func TestCheckReportsIncompatibleChange(t *testing.T) {
 	const (
-		preflight = "OLM v1's preflight refuses"
-		refused   = "an object that was valid is refused"
-		changed   = "a stored object reads back different"
-		another   = "the same manifest makes another object"
+		preflight = "OLM v1 preflight rejects"
+		rejected  = "valid object is rejected"
+		changed   = "stored object changes"
+		another   = "same manifest creates another object"
 	)
 	type change = func(root, spec *props)
 	field := func(name string, edit func(field *props)) change {
@@ -87,21 +74,21 @@ func TestGateRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change change
-		// want are pairs of a field and what happens to it.
+		// want contains pairs of a field and the problem that Check reports for it.
 		want [][2]string
 	}{
 		{"a lower maximum", field("replicas", func(p *props) { *p.Maximum = 4 }),
-			[][2]string{{"spec.replicas", preflight}, {"spec.replicas", refused}}},
+			[][2]string{{"spec.replicas", preflight}, {"spec.replicas", rejected}}},
 		{"a higher minimum", field("port", func(p *props) { *p.Minimum = 1024 }),
-			[][2]string{{"spec.port", preflight}, {"spec.port", refused}}},
-		{"a shorter maximal length", field("message", func(p *props) { *p.MaxLength = 16383 }),
-			[][2]string{{"spec.message", preflight}, {"spec.message", refused}}},
-		{"a new maximal length", field("args", func(p *props) { p.Items.Schema.MaxLength = new(int64(1000)) }),
-			[][2]string{{"spec.args.items", preflight}, {"spec.args[0]", refused}}},
+			[][2]string{{"spec.port", preflight}, {"spec.port", rejected}}},
+		{"a shorter maximum length", field("message", func(p *props) { *p.MaxLength = 16383 }),
+			[][2]string{{"spec.message", preflight}, {"spec.message", rejected}}},
+		{"a new maximum length", field("args", func(p *props) { p.Items.Schema.MaxLength = new(int64(1000)) }),
+			[][2]string{{"spec.args.items", preflight}, {"spec.args[0]", rejected}}},
 		{"a new pattern", field("image", func(p *props) { p.Pattern = "^ghcr.io/" }),
-			[][2]string{{"spec.image", preflight}, {"spec.image", refused}}},
+			[][2]string{{"spec.image", preflight}, {"spec.image", rejected}}},
 		{"another type", field("port", func(p *props) { p.Type, p.Format, p.Minimum, p.Maximum, p.Default = "string", "", nil, nil, nil }),
-			[][2]string{{"spec.port", preflight}, {"spec.port", refused}}},
+			[][2]string{{"spec.port", preflight}, {"spec.port", rejected}}},
 		{"a removed field", func(_, spec *props) { delete(spec.Properties, "targetPort") },
 			[][2]string{{"spec.targetPort", preflight}, {"spec.targetPort", changed}, {"spec.targetPort", another}}},
 		{"a removed field inside another", func(_, spec *props) { delete(spec.Properties["page"].Properties, "title") },
@@ -110,30 +97,30 @@ func TestGateRefuses(t *testing.T) {
 			[][2]string{{"spec.port", preflight}, {"spec.port", another}}},
 		{"a removed default", field("replicas", func(p *props) { p.Default = nil }),
 			[][2]string{{"spec.replicas", preflight}, {"spec.replicas", another}}},
-		{"a default for what had none", field("image", func(p *props) { p.Default = &apiextensionsv1.JSON{Raw: []byte(`"a"`)} }),
+		{"a default for a field without one", field("image", func(p *props) { p.Default = &apiextensionsv1.JSON{Raw: []byte(`"a"`)} }),
 			[][2]string{{"spec.image", preflight}, {"spec.image", changed}}},
 		{"a new field with a default", func(_, spec *props) {
 			spec.Properties["language"] = props{Type: "string", Default: &apiextensionsv1.JSON{Raw: []byte(`"en"`)}}
 		}, [][2]string{{"spec.language", changed}}},
-		{"a field that must now be set", func(_, spec *props) { spec.Required = append(spec.Required, "image") },
-			[][2]string{{"spec", preflight}, {"spec.image", refused}}},
-		{"a new field that must be set", func(_, spec *props) {
+		{"an optional field becomes required", func(_, spec *props) { spec.Required = append(spec.Required, "image") },
+			[][2]string{{"spec", preflight}, {"spec.image", rejected}}},
+		{"a new required field", func(_, spec *props) {
 			spec.Properties["language"] = props{Type: "string"}
 			spec.Required = append(spec.Required, "language")
-		}, [][2]string{{"spec", preflight}, {"spec.language", refused}}},
-		{"a rule that refuses what was valid", func(_, spec *props) {
+		}, [][2]string{{"spec", preflight}, {"spec.language", rejected}}},
+		{"a rule that rejects valid objects", func(_, spec *props) {
 			spec.XValidations = append(spec.XValidations, apiextensionsv1.ValidationRule{
 				Rule: "!has(self.page) || self.replicas < 5", Message: "pages have at most 4 replicas"})
-		}, [][2]string{{"spec", preflight}, {"spec", refused}}},
+		}, [][2]string{{"spec", preflight}, {"spec", rejected}}},
 		{"a rule on the name", func(root, _ *props) {
 			root.XValidations = append(root.XValidations, apiextensionsv1.ValidationRule{
 				Rule: "size(self.metadata.name) < 58", Message: "names have at most 57 characters"})
-		}, [][2]string{{"^", preflight}, {"", refused}}},
-		{"a removed value", func(root, _ *props) {
+		}, [][2]string{{"^", preflight}, {"", rejected}}},
+		{"a removed enum value", func(root, _ *props) {
 			status := root.Properties["status"].Properties["conditions"].Items.Schema.Properties["status"]
 			status.Enum = status.Enum[:2]
 			root.Properties["status"].Properties["conditions"].Items.Schema.Properties["status"] = status
-		}, [][2]string{{"status.conditions.items.status", preflight}, {"status.conditions[0].status", refused}}},
+		}, [][2]string{{"status.conditions.items.status", preflight}, {"status.conditions[0].status", rejected}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			replacement := first(t)
@@ -147,21 +134,20 @@ func TestGateRefuses(t *testing.T) {
 				if !slices.ContainsFunc(problems, func(problem string) bool {
 					return strings.Contains(problem, want[0]) && strings.Contains(problem, want[1])
 				}) {
-					t.Errorf("no problem says of %q: %s; there are:\n%s", want[0], want[1], strings.Join(problems, "\n"))
+					t.Errorf("field %q: Check did not report %q, but:\n%s", want[0], want[1], strings.Join(problems, "\n"))
 				}
 			}
 		})
 	}
 }
 
-// The other side: what a release may bring.
-func TestGateAgrees(t *testing.T) {
+func TestCheckAcceptsCompatibleChange(t *testing.T) {
 	replacement := first(t)
 	spec := replacement.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
-	spec.Description = "Other words."
+	spec.Description = "Another description."
 	spec.Properties["language"] = props{Type: "string"}
 	replicas := spec.Properties["replicas"]
-	replicas.Description = "Other words."
+	replicas.Description = "Another description."
 	spec.Properties["replicas"] = replicas
 	replacement.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"] = spec
 
@@ -174,17 +160,16 @@ func TestGateAgrees(t *testing.T) {
 	}
 }
 
-// A field that no generated object can set is noticed, not passed over.
-func TestGateNoticesAFieldThatItDoesNotCover(t *testing.T) {
+func TestNewCorpusFailsForFieldThatNoGeneratedObjectSets(t *testing.T) {
 	old := first(t)
 	spec := old.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
 	spec.Properties["odd"] = props{Type: "integer", XValidations: apiextensionsv1.ValidationRules{{Rule: "self == 42"}}}
 	if _, err := corpus(t, old); err == nil || !strings.Contains(err.Error(), "spec.odd: no valid object") {
-		t.Errorf("got %v, want an error that names spec.odd", err)
+		t.Errorf("NewCorpus returned error %v, want one that names spec.odd", err)
 	}
 }
 
-func TestMatches(t *testing.T) {
+func TestMatchesCoversAlternativesAndRepetitions(t *testing.T) {
 	for pattern, want := range map[string][]string{
 		"^#[0-9a-f]{2}$":   {"#00", "#aa"},
 		"^(a|b+)?c*$":      {"", "bbc", "cc"},
@@ -193,7 +178,7 @@ func TestMatches(t *testing.T) {
 		got := matches(pattern)
 		for _, text := range want {
 			if !slices.Contains(got, text) {
-				t.Errorf("%s: %q is not in %q", pattern, text, got)
+				t.Errorf("matches(%q) = %q, want it to contain %q", pattern, got, text)
 			}
 		}
 	}
@@ -201,24 +186,24 @@ func TestMatches(t *testing.T) {
 
 func current(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
-	return crd(t, read(t, filepath.Join(root, crdFile)))
+	return crd(t, repo.Read(t, repo.CRDFile))
 }
 
 func first(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
-	return released(t, load(t)[0])
+	return released(t, loadReleases(t)[0])
 }
 
 func released(t *testing.T, release releases.Release) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
-	text, err := release.File(crdFile)
+	text, err := release.File("bundle/manifests/kkloud.io_echoes.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	return crd(t, text)
 }
 
-func load(t *testing.T) []releases.Release {
+func loadReleases(t *testing.T) []releases.Release {
 	t.Helper()
 	list, err := releases.Load()
 	if err != nil {
@@ -234,22 +219,4 @@ func crd(t *testing.T, text []byte) *apiextensionsv1.CustomResourceDefinition {
 		t.Fatal(err)
 	}
 	return crd
-}
-
-func object(t *testing.T, text []byte) map[string]any {
-	t.Helper()
-	text, err := yaml.YAMLToJSON(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return decoded(text).(map[string]any)
-}
-
-func read(t *testing.T, file string) []byte {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
 }

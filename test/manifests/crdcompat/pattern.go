@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// matches returns strings that a pattern matches: with each of its alternatives, and with
-// few and many repetitions.
+// matches returns strings that match a pattern: with each of its alternatives, and with few and many
+// repetitions.
 func matches(pattern string) []string {
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
@@ -26,7 +26,7 @@ func matches(pattern string) []string {
 }
 
 func match(e *syntax.Regexp, choice int) string {
-	switch e.Op { //nolint:exhaustive // the others are made of their parts, or match no text
+	switch e.Op { //nolint:exhaustive // other operations consist of subexpressions or match no text
 	case syntax.OpLiteral:
 		return string(e.Rune)
 	case syntax.OpCharClass:

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/crdify/pkg/validators/version"
 )
 
-// strictness is that of OLM v1 (operator-controller v1.11): every rule and every change
-// that no rule knows is an error; descriptions may change, and enums may grow.
+// strictness is the configuration of OLM v1 (operator-controller v1.11): every rule and every change
+// without a rule is an error, except changed descriptions and new enum values.
 var strictness = config.Config{
 	Conversion:           config.ConversionPolicyIgnore,
 	UnhandledEnforcement: config.EnforcementPolicyError,
@@ -23,7 +23,7 @@ var strictness = config.Config{
 	},
 }
 
-// preflight returns why OLM v1 would refuse to upgrade a CRD.
+// preflight returns the reasons for which OLM v1 would reject the upgrade of a CRD.
 func preflight(old, replacement *apiextensionsv1.CustomResourceDefinition) ([]string, error) {
 	rules, err := runner.New(&strictness, runner.DefaultRegistry())
 	if err != nil {
@@ -35,7 +35,7 @@ func preflight(old, replacement *apiextensionsv1.CustomResourceDefinition) ([]st
 	report := func(where string, results []validations.ComparisonResult) {
 		for _, result := range results {
 			for _, problem := range result.Errors {
-				problems = append(problems, fmt.Sprintf("OLM v1's preflight refuses %s (rule %s): %s", where, result.Name, problem))
+				problems = append(problems, fmt.Sprintf("OLM v1 preflight rejects %s (rule %s): %s", where, result.Name, problem))
 			}
 		}
 	}

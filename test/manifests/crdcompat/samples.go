@@ -14,10 +14,10 @@ import (
 
 type props = apiextensionsv1.JSONSchemaProps
 
-// many stands for the maximal length where there is none.
+// many is the maximum length of fields that have no limit.
 const many = 4096
 
-// formats has a value of each format that is not free text.
+// formats maps string formats to a valid value.
 var formats = map[string]string{
 	"byte":      "ZWNobw==",
 	"date":      "2026-11-20",
@@ -31,9 +31,8 @@ var formats = map[string]string{
 	"uuid":      "6ba7b810-9dad-41d1-80b4-00c04fd430c8",
 }
 
-// samples returns values of a schema: first a typical one, then its limits, then all its
-// alternatives. It looks at each keyword by itself, so that the combination of some can
-// refuse a value.
+// samples returns values for a schema: first a typical one, then its limits, then all alternatives. It
+// evaluates each keyword alone, so a combination of keywords can reject a value.
 func samples(s *props) []any {
 	var values []any
 	switch {
@@ -109,7 +108,7 @@ func texts(s *props) []any {
 		}
 	}
 	if len(values) == 0 {
-		return []any{plain} // which the pattern may refuse, and then the field shows as not covered
+		return []any{plain} // if the pattern rejects it, generate reports that the field is not covered
 	}
 	return values
 }
@@ -126,7 +125,7 @@ func lists(s *props) []any {
 		high = int(*s.MaxItems)
 	}
 	items := samples(s.Items.Schema)
-	// list returns a list that begins with an item, and has no two items of the same key.
+	// list returns a list that starts with an item and whose items have different keys.
 	list := func(length int, first any) any {
 		values := []any{}
 		for i := range length {
@@ -150,8 +149,8 @@ func lists(s *props) []any {
 	return values
 }
 
-// objects returns an object with all fields, with only those that are required, and for
-// every field one with each of its samples, and one without it.
+// objects returns an object with all fields, one with only the required fields, and for every field one
+// with each of its samples and one without it.
 func objects(s *props) []any {
 	full := map[string]any{}
 	for name, property := range s.Properties {
@@ -174,7 +173,7 @@ func objects(s *props) []any {
 	return values
 }
 
-// required returns an object with just the fields that must be there.
+// required returns an object with only the required fields.
 func required(s *props) map[string]any {
 	object := map[string]any{}
 	for _, name := range s.Required {
@@ -188,11 +187,11 @@ func required(s *props) map[string]any {
 	return object
 }
 
-// decoded reads JSON as the API server does, with integers as int64.
+// decoded decodes JSON as the API server does, with integers as int64.
 func decoded(text []byte) any {
 	var value any
 	if err := json.Unmarshal(text, &value); err != nil {
-		panic(err) // a CRD that was parsed has no other JSON
+		panic(err) // a parsed CRD contains only valid JSON
 	}
 	return value
 }

@@ -18,8 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// server does with the objects of one version of a CRD what the API server does, by the
-// API server's own code.
+// server processes objects of one version of a CRD with the code of the API server.
 type server struct {
 	schema   *schema.Structural
 	strategy interface {
@@ -60,9 +59,9 @@ func newServer(crd *apiextensionsv1.CustomResourceDefinition, version string) (*
 	return &server{schema: structural, strategy: strategy}, nil
 }
 
-// decode is what becomes of an object on its way in, from a client or from the storage:
-// fields get their defaults, and what the schema does not know is dropped. The namespace
-// stands for that of the request.
+// decode returns an object as the API server decodes it from a request or from the storage: with
+// defaults and without fields that the schema does not contain. The namespace replaces the one of the
+// request.
 func (s *server) decode(object map[string]any) map[string]any {
 	object = runtime.DeepCopyJSON(object)
 	object["metadata"].(map[string]any)["namespace"] = "default"
@@ -72,8 +71,8 @@ func (s *server) decode(object map[string]any) map[string]any {
 	return object
 }
 
-// refuse returns why the server refuses a decoded object, or nothing.
-func (s *server) refuse(object map[string]any) field.ErrorList {
+// validate returns the reasons for which the server rejects a decoded object.
+func (s *server) validate(object map[string]any) field.ErrorList {
 	errs := s.strategy.Validate(context.Background(), &unstructured.Unstructured{Object: object})
 	for _, err := range errs {
 		err.Field = strings.TrimPrefix(err.Field, "<nil>.")

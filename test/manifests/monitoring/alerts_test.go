@@ -10,19 +10,18 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/kkloud-io/echo-operator/test/manifests/internal/repo"
 )
 
-const (
-	root     = "../../.."
-	runbooks = root + "/docs/runbooks"
-)
+const runbooks = repo.Root + "/docs/runbooks"
 
-func TestAlertsFireAndStaySilent(t *testing.T) {
+func TestAlertsFireAsTheirPromtoolTestsExpect(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
-		t.Fatal("promtool is not installed: it comes with Debian's package prometheus")
+		t.Fatal("promtool is not on the PATH: `make monitoring-check` unpacks it from the Debian package prometheus")
 	}
-	rules, err := RuleFile(root)
+	rules, err := RuleFile(repo.Root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +33,7 @@ func TestAlertsFireAndStaySilent(t *testing.T) {
 		t.Fatal(err)
 	}
 	tests := []string{"test", "rules"}
-	for _, alert := range names(t, "alerts/*.yaml") {
+	for _, alert := range baseNames(t, "alerts/*.yaml") {
 		tests = append(tests, alert+".yaml")
 	}
 	for _, args := range [][]string{{"check", "rules", "rules.yaml"}, tests} {
@@ -46,8 +45,8 @@ func TestAlertsFireAndStaySilent(t *testing.T) {
 	}
 }
 
-func TestEveryAlertIsTestedBothWays(t *testing.T) {
-	same(t, "tests of alerts", names(t, "alerts/*.yaml"), alertNames(t))
+func TestEveryAlertHasFiringAndNonFiringTest(t *testing.T) {
+	repo.Same(t, "alerts that have a promtool test", baseNames(t, "alerts/*.yaml"), alertNames(t))
 	for _, alert := range alertNames(t) {
 		var file struct {
 			Tests []struct {
@@ -57,46 +56,46 @@ func TestEveryAlertIsTestedBothWays(t *testing.T) {
 				} `json:"alert_rule_test"`
 			} `json:"tests"`
 		}
-		if err := yaml.Unmarshal(load(t, "alerts/"+alert+".yaml"), &file); err != nil {
+		if err := yaml.Unmarshal(repo.Read(t, "alerts/"+alert+".yaml"), &file); err != nil {
 			t.Fatal(err)
 		}
-		fires, silent := false, false
+		fires, doesNotFire := false, false
 		for _, test := range file.Tests {
-			// An alert that fires later in the same test is not silent, but late.
+			// A test in which the alert fires at a later time does not count as a non-firing test.
 			firesHere := false
 			for _, c := range test.Cases {
 				if c.Alert != alert {
-					t.Errorf("%s.yaml tests %s", alert, c.Alert)
+					t.Errorf("alerts/%s.yaml tests alert %s, want only %[1]s", alert, c.Alert)
 				}
 				firesHere = firesHere || len(c.Expected) > 0
 			}
-			fires, silent = fires || firesHere, silent || !firesHere
+			fires, doesNotFire = fires || firesHere, doesNotFire || !firesHere
 		}
-		if !fires || !silent {
-			t.Errorf("%s.yaml: a test in which it fires: %v; one in which it never does: %v", alert, fires, silent)
+		if !fires || !doesNotFire {
+			t.Errorf("alerts/%s.yaml: has a firing test: %t, has a non-firing test: %t; want both", alert, fires, doesNotFire)
 		}
 	}
 }
 
-func TestEveryAlertSaysWhatToDo(t *testing.T) {
-	alerts, err := Alerts(root)
+func TestEveryAlertHasSeverityTextsAndRunbookURL(t *testing.T) {
+	alerts, err := Alerts(repo.Root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := string(load(t, runbooks+"/README.md"))
+	list := string(repo.Read(t, runbooks+"/README.md"))
 	for _, alert := range alerts {
 		severity := alert.Labels["severity"]
 		if severity != "critical" && severity != "warning" {
-			t.Errorf("%s: severity is %q: it must be critical or warning", alert.Alert, severity)
+			t.Errorf("alert %s: severity is %q, want critical or warning", alert.Alert, severity)
 		}
 		for _, annotation := range []string{"summary", "description"} {
 			if alert.Annotations[annotation] == "" {
-				t.Errorf("%s has no %s", alert.Alert, annotation)
+				t.Errorf("alert %s has no annotation %s", alert.Alert, annotation)
 			}
 		}
 		url := "https://github.com/kkloud-io/echo-operator/blob/main/docs/runbooks/" + alert.Alert + ".md"
 		if got := alert.Annotations["runbook_url"]; got != url {
-			t.Errorf("%s: runbook_url is %q: it must be %q", alert.Alert, got, url)
+			t.Errorf("alert %s: runbook_url is %q, want %q", alert.Alert, got, url)
 		}
 		if row := fmt.Sprintf("| [%[1]s](%[1]s.md) | %[2]s |", alert.Alert, severity); !strings.Contains(list, row) {
 			t.Errorf("docs/runbooks/README.md has no row %q", row)
@@ -104,24 +103,24 @@ func TestEveryAlertSaysWhatToDo(t *testing.T) {
 	}
 }
 
-func TestEveryRunbookIsThatOfAnAlert(t *testing.T) {
-	same(t, "runbooks", names(t, runbooks+"/*.md"), append(alertNames(t), "README"))
+func TestEveryAlertHasRunbookWithAllSections(t *testing.T) {
+	repo.Same(t, "runbooks", baseNames(t, runbooks+"/*.md"), append(alertNames(t), "README"))
 	for _, alert := range alertNames(t) {
 		var sections []string
-		for line := range strings.Lines(string(load(t, runbooks+"/"+alert+".md"))) {
+		for line := range strings.Lines(string(repo.Read(t, runbooks+"/"+alert+".md"))) {
 			if title, ok := strings.CutPrefix(line, "## "); ok {
 				sections = append(sections, strings.TrimSpace(title))
 			}
 		}
 		if want := []string{"Meaning", "Impact", "Diagnosis", "Mitigation"}; !slices.Equal(sections, want) {
-			t.Errorf("%s.md has the sections %v, want %v", alert, sections, want)
+			t.Errorf("docs/runbooks/%s.md: sections are %v, want %v", alert, sections, want)
 		}
 	}
 }
 
 func alertNames(t *testing.T) []string {
 	t.Helper()
-	alerts, err := Alerts(root)
+	alerts, err := Alerts(repo.Root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,34 +131,12 @@ func alertNames(t *testing.T) []string {
 	return all
 }
 
-// names returns the names of the files that match, without their extensions.
-func names(t *testing.T, pattern string) []string {
+// baseNames returns the names, without extension, of the files that match.
+func baseNames(t *testing.T, pattern string) []string {
 	t.Helper()
-	files, err := filepath.Glob(pattern)
-	if err != nil {
-		t.Fatal(err)
+	var names []string
+	for _, file := range repo.Glob(t, pattern) {
+		names = append(names, strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)))
 	}
-	var all []string
-	for _, file := range files {
-		all = append(all, strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)))
-	}
-	return all
-}
-
-func same(t *testing.T, what string, got, want []string) {
-	t.Helper()
-	slices.Sort(got)
-	slices.Sort(want)
-	if !slices.Equal(got, want) {
-		t.Fatalf("%s are of %v, want %v", what, got, want)
-	}
-}
-
-func load(t *testing.T, file string) []byte {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
+	return names
 }

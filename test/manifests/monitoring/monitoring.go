@@ -1,4 +1,4 @@
-// Package monitoring reads what config/prometheus declares.
+// Package monitoring reads the alerts, the dashboard and the ServiceMonitor in config/prometheus.
 package monitoring
 
 import (
@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The files, relative to the root of the repository.
+// Files, relative to the root of the repository.
 const (
 	alertsFile         = "config/prometheus/alerts.yaml"
 	dashboardFile      = "config/prometheus/dashboard.json"
@@ -38,7 +38,7 @@ type Panel struct {
 	Targets     []Target `json:"targets"`
 }
 
-// GridPos is where a panel is, on a grid 24 wide.
+// GridPos is the position of a panel on a grid that is 24 wide.
 type GridPos struct {
 	X int `json:"x"`
 	Y int `json:"y"`
@@ -52,7 +52,7 @@ type Target struct {
 	LegendFormat string `json:"legendFormat"`
 }
 
-// RuleFile returns the alerts as a Prometheus reads them that knows nothing of Kubernetes.
+// RuleFile returns the alerts as a Prometheus rule file, without the Kubernetes object around them.
 func RuleFile(root string) ([]byte, error) {
 	var object struct {
 		Spec json.RawMessage `json:"spec"`
@@ -82,7 +82,7 @@ func Alerts(root string) ([]Rule, error) {
 	return rules, nil
 }
 
-// Dashboard returns the panels of the dashboard, the rows among them.
+// Dashboard returns the panels of the dashboard, including rows.
 func Dashboard(root string) ([]Panel, error) {
 	var board struct {
 		Panels []Panel `json:"panels"`
@@ -91,7 +91,7 @@ func Dashboard(root string) ([]Panel, error) {
 	return board.Panels, err
 }
 
-// ServiceMonitor is what says how the operator is scraped.
+// ServiceMonitor describes how Prometheus scrapes the operator.
 type ServiceMonitor struct {
 	Metadata struct {
 		Namespace string `json:"namespace"`
@@ -104,7 +104,7 @@ type ServiceMonitor struct {
 	} `json:"spec"`
 }
 
-// Endpoint is a port of a Service that is scraped.
+// Endpoint is a port of a Service that Prometheus scrapes.
 type Endpoint struct {
 	Port            string `json:"port"`
 	Path            string `json:"path"`
@@ -119,13 +119,13 @@ type Endpoint struct {
 func Monitor(root string) (monitor ServiceMonitor, err error) {
 	err = read(root, serviceMonitorFile, &monitor)
 	if n := len(monitor.Spec.Endpoints); err == nil && n != 1 {
-		return monitor, fmt.Errorf("%s has %d endpoints, 1 is expected", serviceMonitorFile, n)
+		return monitor, fmt.Errorf("%s has %d endpoints, want 1", serviceMonitorFile, n)
 	}
 	return monitor, err
 }
 
-// ScrapeConfig returns the scrape configuration of a Prometheus that does what the ServiceMonitor
-// says with one target, but for finding it. The labels are those that the target's series get.
+// ScrapeConfig returns a Prometheus configuration that scrapes one static target with the settings of the
+// ServiceMonitor. Prometheus adds the labels to the target's series.
 func (m ServiceMonitor) ScrapeConfig(job, target string, labels map[string]string) ([]byte, error) {
 	type object = map[string]any
 	endpoint := m.Spec.Endpoints[0]
@@ -150,15 +150,15 @@ func read(root, file string, into any) error {
 	return nil
 }
 
-// All that the operator tells has one of these prefixes; others, as that of up, are Prometheus' own.
+// metric matches the prefixes of the operator's metrics. Prometheus itself creates other metrics, such as up.
 var metric = regexp.MustCompile(`\b(echo_operator|controller_runtime|workqueue|rest_client|leader_election|process|go)_\w+`)
 
-// Metrics returns the names of the operator's metrics that a query mentions.
+// Metrics returns the names of the operator's metrics in a query.
 func Metrics(expr string) []string {
 	return metric.FindAllString(expr, -1)
 }
 
-// Names returns every metric that an alert or the dashboard mentions.
+// Names returns every metric that an alert or the dashboard queries.
 func Names(root string) ([]string, error) {
 	alerts, err := Alerts(root)
 	if err != nil {
