@@ -1,4 +1,4 @@
-//go:build tutorial
+//go:build e2e
 
 package docs
 
@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"testing"
 	"time"
+
+	"github.com/kkloud-io/echo-operator/test/internal/testcluster"
 )
 
 const (
@@ -20,8 +22,8 @@ const (
 // TestTutorial runs every command of the tutorial on the cluster of the KUBECONFIG, which has the
 // operator, and compares what it prints.
 func TestTutorial(t *testing.T) {
-	if os.Getenv("KUBECONFIG") == "" {
-		t.Fatal("KUBECONFIG names no cluster: it has to be one with the operator, as `make demo` leaves behind")
+	if err := testcluster.Check(root); err != nil {
+		t.Fatal(err)
 	}
 	page, err := os.ReadFile(tutorial)
 	if err != nil {

@@ -1,3 +1,5 @@
+//go:build e2e
+
 package e2e
 
 import (
@@ -9,13 +11,14 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/operator-framework/api/pkg/apis/scorecard/v1alpha3"
+
+	"github.com/kkloud-io/echo-operator/test/internal/testcluster"
 )
 
 // quietTime is how long a converged Echo is watched.
@@ -143,9 +146,7 @@ func quiet() {
 // requireLocalCluster skips the spec on any other cluster.
 func requireLocalCluster(why string) {
 	GinkgoHelper()
-	local, err := filepath.Abs("../../bin/cluster/kubeconfig")
-	Expect(err).NotTo(HaveOccurred())
-	if os.Getenv("KUBECONFIG") != local {
+	if !testcluster.IsLocal("../..") {
 		Skip(why)
 	}
 }

@@ -1,3 +1,5 @@
+//go:build e2e
+
 package e2e
 
 import (
@@ -99,7 +101,7 @@ func browse(what, url string) string {
 
 func tutorial() {
 	It("command by command", func() {
-		output, err := exec.Command("go", "test", "-count=1", "-v", "-tags=tutorial", "-run=TestTutorial$", "../docs").CombinedOutput()
+		output, err := exec.Command("go", "test", "-count=1", "-v", "-tags=e2e", "-run=TestTutorial$", "../docs").CombinedOutput()
 		GinkgoWriter.Write(output) //nolint:errcheck // It goes to a buffer.
 		Expect(err).NotTo(HaveOccurred(), string(output))
 	})

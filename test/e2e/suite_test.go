@@ -1,3 +1,5 @@
+//go:build e2e
+
 // Package e2e tests the operator as its users have it: installed by Operator Lifecycle
 // Manager, on a real cluster, with real pods. KUBECONFIG says which; it should be one that
 // nobody needs, as the operator is removed in the end.
@@ -15,6 +17,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/kkloud-io/echo-operator/test/e2e/internal/cluster"
+	"github.com/kkloud-io/echo-operator/test/internal/testcluster"
 )
 
 const (
@@ -26,6 +29,9 @@ const (
 var olmManifests = filepath.Join("..", "..", cmp.Or(os.Getenv("OLM_MANIFESTS"), "config/olm"))
 
 func TestEndToEnd(t *testing.T) {
+	if err := testcluster.Check("../.."); err != nil {
+		t.Fatal(err)
+	}
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(2 * time.Minute)
 	SetDefaultEventuallyPollingInterval(time.Second)

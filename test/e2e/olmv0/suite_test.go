@@ -1,3 +1,5 @@
+//go:build e2e
+
 // Package olmv0 tests the operator as Operator Lifecycle Manager upgrades it: along every
 // edge of the catalog, in every install mode, out of a broken release, and from a mirror. It
 // runs on the local cluster, whose registry holds the images of every release.
@@ -15,6 +17,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	. "github.com/kkloud-io/echo-operator/test/e2e/internal/cluster"
+	"github.com/kkloud-io/echo-operator/test/internal/testcluster"
 )
 
 const (
@@ -25,6 +28,9 @@ const (
 )
 
 func TestOLMV0(t *testing.T) {
+	if err := testcluster.Check(root); err != nil {
+		t.Fatal(err)
+	}
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(2 * time.Minute)
 	SetDefaultEventuallyPollingInterval(500 * time.Millisecond)

@@ -1,3 +1,5 @@
+//go:build e2e
+
 package olmv0
 
 import (
@@ -9,10 +11,10 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kkloud-io/echo-operator/hack/catalog/releases"
 	"github.com/kkloud-io/echo-operator/test/e2e/internal/catalog"
 	. "github.com/kkloud-io/echo-operator/test/e2e/internal/cluster"
 	"github.com/kkloud-io/echo-operator/test/e2e/internal/users"
-	"github.com/kkloud-io/echo-operator/hack/catalog/releases"
 )
 
 const (

@@ -1,3 +1,5 @@
+//go:build e2e
+
 package olmv1
 
 import (
@@ -12,10 +14,10 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kkloud-io/echo-operator/hack/catalog/releases"
 	"github.com/kkloud-io/echo-operator/test/e2e/internal/catalog"
 	. "github.com/kkloud-io/echo-operator/test/e2e/internal/cluster"
 	"github.com/kkloud-io/echo-operator/test/e2e/internal/users"
-	"github.com/kkloud-io/echo-operator/hack/catalog/releases"
 )
 
 // The specs run in this order, each from an empty cluster to an empty cluster.

@@ -1,3 +1,5 @@
+//go:build e2e
+
 // Package olmv1 tests the operator as OLM v1 installs, upgrades and removes it: along every
 // edge of the catalog. KUBECONFIG says on which cluster; it should be one that nobody needs.
 package olmv1
@@ -12,9 +14,10 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kkloud-io/echo-operator/hack/catalog/releases"
 	"github.com/kkloud-io/echo-operator/test/e2e/internal/catalog"
 	. "github.com/kkloud-io/echo-operator/test/e2e/internal/cluster"
-	"github.com/kkloud-io/echo-operator/hack/catalog/releases"
+	"github.com/kkloud-io/echo-operator/test/internal/testcluster"
 )
 
 const (
@@ -39,6 +42,9 @@ var (
 )
 
 func TestOLMV1(t *testing.T) {
+	if err := testcluster.Check("../../.."); err != nil {
+		t.Fatal(err)
+	}
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(2 * time.Minute)
 	SetDefaultEventuallyPollingInterval(200 * time.Millisecond)
