@@ -1,4 +1,4 @@
-// The operator: it reads its settings, and reconciles Echoes until it is told to stop.
+// The operator reads its settings and reconciles Echoes until it receives SIGTERM.
 package main
 
 import (
@@ -31,7 +31,7 @@ import (
 	"github.com/kkloud-io/echo-operator/internal/metrics"
 )
 
-// version is set by the linker.
+// The linker sets version.
 var version = "unknown"
 
 func main() {
@@ -51,10 +51,10 @@ func run(ctx context.Context, args []string, getenv func(string) string) error {
 	}
 	restConfig, err := ctrl.GetConfig()
 	if err != nil {
-		return fmt.Errorf("find the API server: %w", err)
+		return fmt.Errorf("load the client configuration: %w", err)
 	}
 	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&s.log)))
-	limitGarbage(getenv)
+	tuneGC(getenv)
 	mgr, err := newManager(ctx, restConfig, s)
 	if err != nil {
 		return err
@@ -62,9 +62,10 @@ func run(ctx context.Context, args []string, getenv func(string) string) error {
 	return mgr.Start(ctx)
 }
 
-// newManager sets everything up. It asks nothing of the API server, which may be away.
+// newManager sets up the manager and its controllers. It makes no API calls, so the operator
+// starts while the API server is unavailable.
 func newManager(ctx context.Context, restConfig *rest.Config, s settings) (manager.Manager, error) {
-	restConfig.Wrap(func(next http.RoundTripper) http.RoundTripper { return patientWatches{next} })
+	restConfig.Wrap(func(next http.RoundTripper) http.RoundTripper { return watchRetrier{next} })
 	mgr, err := ctrl.NewManager(restConfig, managerOptions(s))
 	if err != nil {
 		return nil, fmt.Errorf("set up the manager: %w", err)
@@ -77,12 +78,12 @@ func newManager(ctx context.Context, restConfig *rest.Config, s settings) (manag
 		MaxConcurrentReconciles: s.maxConcurrentReconciles,
 		Metrics:                 metrics.New(ctrlmetrics.Registry, version),
 	}).SetupWithManager(ctx, mgr); err != nil {
-		return nil, fmt.Errorf("set up the controller: %w", err)
+		return nil, fmt.Errorf("set up the Echo controller: %w", err)
 	}
 	ctrlmetrics.Registry.MustRegister(metrics.Echoes{Cache: mgr.GetCache()})
 	if s.operatorCondition != nil {
 		if err := (&controller.UpgradeableReconciler{Condition: *s.operatorCondition}).SetupWithManager(ctx, mgr); err != nil {
-			return nil, fmt.Errorf("set up the report to OLM: %w", err)
+			return nil, fmt.Errorf("set up the Upgradeable controller: %w", err)
 		}
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
@@ -94,33 +95,33 @@ func newManager(ctx context.Context, restConfig *rest.Config, s settings) (manag
 	return mgr, nil
 }
 
-// A standby looks at the lease after one to 2.2 retry periods. So it acts within 4 s of the end
-// of a leader that gave its lease up, and within 19 s of one that could not. A leader without
-// an API server ends after 9.5 s, 2.5 s before another can lead. This takes four writes of the
-// lease in six seconds; less often would be too late.
+// A standby checks the lease every 1 to 2.2 retry periods. So it takes over within 4 s of a
+// leader that released its lease, and within 19 s of a leader that did not. A leader that
+// cannot reach the API server stops after 9.5 s, 2.5 s before another can lead. The leader
+// writes the lease four times in six seconds; a longer period would delay the takeover.
 const (
 	leaseDuration = 12 * time.Second
 	renewDeadline = 8 * time.Second
 	retryPeriod   = 1500 * time.Millisecond
 )
 
-// cacheSyncTimeout is how long the operator waits for what it cannot read: rights, or the CRD.
-// Meanwhile it is not ready, and says why in its log. To end would only slow it down, as what
-// ends again and again is started at longer and longer intervals.
+// cacheSyncTimeout is how long the operator waits for missing permissions or a missing CRD.
+// Meanwhile it is not ready, and it logs the reason. Exiting would delay recovery, because the
+// kubelet restarts a crashing container at increasing intervals.
 const cacheSyncTimeout = 24 * time.Hour
 
 func managerOptions(s settings) manager.Options {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, echov1.AddToScheme, operatorsv2.AddToScheme} {
 		if err := add(scheme); err != nil {
-			panic(err) // Constant lists of types that collide: a programming error.
+			panic(err) // The lists are constant, so a collision of types is a programming error.
 		}
 	}
 	warmUp := true
 	leaseDuration, renewDeadline, retryPeriod := leaseDuration, renewDeadline, retryPeriod
 	return manager.Options{
 		Scheme:                        scheme,
-		MapperProvider:                func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return controller.RESTMapper(scheme) },
+		MapperProvider:                func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return controller.RESTMapper(), nil },
 		Cache:                         controller.CacheOptions(s.namespaces),
 		Client:                        controller.ClientOptions(s.namespaces),
 		NewClient:                     controller.NewClient,
@@ -133,7 +134,7 @@ func managerOptions(s settings) manager.Options {
 		LeaseDuration:                 &leaseDuration,
 		RenewDeadline:                 &renewDeadline,
 		RetryPeriod:                   &retryPeriod,
-		// A replica that waits to lead has its caches filled, and takes over at once.
+		// A standby fills its caches, so it takes over without delay.
 		Controller: config.Controller{EnableWarmup: &warmUp, CacheSyncTimeout: cacheSyncTimeout},
 		Metrics: metricsserver.Options{
 			BindAddress:    s.metricsAddress,
@@ -144,7 +145,7 @@ func managerOptions(s settings) manager.Options {
 	}
 }
 
-// cachesSynced makes the operator ready when it has seen the cluster.
+// cachesSynced returns a readiness check that passes when the caches are synced.
 func cachesSynced(c cache.Cache) healthz.Checker {
 	return func(request *http.Request) error {
 		ctx, cancel := context.WithTimeout(request.Context(), 100*time.Millisecond)

@@ -8,23 +8,20 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 )
 
-// TestLeaseNamespace: the lease is kept where the operator says that it runs, also outside a
-// cluster.
-func TestLeaseNamespace(t *testing.T) {
-	for _, namespace := range []string{"operators", ""} { // Empty: the manager asks the cluster.
+func TestLeaseIsInTheOperatorsNamespace(t *testing.T) {
+	for _, namespace := range []string{"operators", ""} { // When it is empty, the manager reads it from its service account.
 		s, err := parseSettings([]string{"--leader-elect"}, env(image, "POD_NAMESPACE="+namespace))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got := managerOptions(s); !got.LeaderElection || got.LeaderElectionNamespace != namespace {
-			t.Errorf("election %t in %q, want %q", got.LeaderElection, got.LeaderElectionNamespace, namespace)
+			t.Errorf("leader election = %t in namespace %q, want true in %q", got.LeaderElection, got.LeaderElectionNamespace, namespace)
 		}
 	}
 }
 
-// TestNobodyThere: everything is set up while the API server is away, also under OLM; so the
-// operator waits for it, and is not started again and again.
-func TestNobodyThere(t *testing.T) {
+// The setup also succeeds under OLM, so the operator waits for the API server and is not restarted.
+func TestManagerIsSetUpWhileTheAPIServerIsUnavailable(t *testing.T) {
 	s, err := parseSettings([]string{"--metrics-bind-address=0", "--health-probe-bind-address=0", "--leader-elect"},
 		env(image, "POD_NAMESPACE=operators", "OPERATOR_CONDITION_NAME=c", "WATCH_NAMESPACE=a,b"))
 	if err != nil {
@@ -41,23 +38,23 @@ func TestNobodyThere(t *testing.T) {
 			t.Error(err)
 		}
 	case <-time.After(10 * time.Second):
-		t.Error("it asks the API server, and waits for an answer")
+		t.Error("newManager has not returned after 10s: it waits for the API server")
 	}
 }
 
-// TestSuccession: with these times a standby acts soon enough, and never beside a leader that
-// the API server does not answer.
-func TestSuccession(t *testing.T) {
+// A standby takes over in time, and never while a leader without an API server still runs.
+func TestLeaseTimesAllowOneLeaderAndAFastTakeover(t *testing.T) {
 	options := managerOptions(settings{})
 	lease, deadline, retry := *options.LeaseDuration, *options.RenewDeadline, *options.RetryPeriod
-	look := time.Duration(float64(retry) * (1 + leaderelection.JitterFactor))
-	if look > 4*time.Second {
-		t.Errorf("a lease that was given up is taken after %s", look)
+	check := time.Duration(float64(retry) * (1 + leaderelection.JitterFactor))
+	if check > 4*time.Second {
+		t.Errorf("a released lease is acquired after %s, want at most 4s", check)
 	}
-	if late := lease + 2*look; late > 19*time.Second { // It is seen late by one look, and taken late by another.
-		t.Errorf("a lease that was not given up is taken after %s", late)
+	// One check observes the last renewal late, another acquires the lease late.
+	if late := lease + 2*check; late > 19*time.Second {
+		t.Errorf("an unreleased lease is acquired after %s, want at most 19s", late)
 	}
 	if margin := lease - (retry + deadline); margin < 2*time.Second {
-		t.Errorf("a leader ends only %s before another may lead", margin)
+		t.Errorf("a leader stops %s before another can lead, want at least 2s", margin)
 	}
 }

@@ -17,26 +17,26 @@ import (
 
 // The environment variables that OLM and the manifests set.
 const (
-	// namespacesVariable lists the namespaces to watch, separated by commas; empty means all.
+	// namespacesVariable contains the namespaces to watch, separated by commas. Empty means all.
 	namespacesVariable = "WATCH_NAMESPACE"
-	// serverImageVariable names the default server image. OLM reads variables of this
-	// prefix to know which images a disconnected cluster has to mirror.
+	// serverImageVariable contains the default server image. OLM reads variables with this
+	// prefix to find the images that a disconnected cluster has to mirror.
 	serverImageVariable = "RELATED_IMAGE_HTTP_ECHO"
-	// conditionVariable names the OperatorCondition by which OLM is told when not to
-	// upgrade. OLM sets it; OLM v1, which knows none, does not.
+	// conditionVariable contains the name of the OperatorCondition that tells OLM v0 when not
+	// to upgrade. OLM v0 sets it. OLM v1 has no OperatorConditions and does not set it.
 	conditionVariable = "OPERATOR_CONDITION_NAME"
-	// ownNamespaceVariable is the operator's own namespace, which has the lease of its leader.
+	// ownNamespaceVariable contains the operator's own namespace, where the leader keeps its lease.
 	ownNamespaceVariable = "POD_NAMESPACE"
 )
 
-// The flags that take an address.
+// Flags whose value is an address.
 const (
 	metricsFlag = "metrics-bind-address"
 	healthFlag  = "health-probe-bind-address"
 	pprofFlag   = "pprof-bind-address"
 )
 
-// settings is what can be set from outside.
+// settings are the values of the flags and environment variables.
 type settings struct {
 	namespaces              []string
 	serverImage             string
@@ -50,24 +50,24 @@ type settings struct {
 	log                     zap.Options
 }
 
-// parseSettings reads flags and environment. An error names the setting and says what is
-// allowed.
+// parseSettings reads the flags and the environment. An error names the setting and the
+// allowed values.
 func parseSettings(args []string, getenv func(string) string) (settings, error) {
 	var s settings
 	flags := flag.NewFlagSet("echo-operator", flag.ContinueOnError)
 	flags.StringVar(&s.metricsAddress, metricsFlag, ":8443",
-		"`address` of the metrics endpoint, which speaks HTTPS; 0 turns it off")
+		"`address` of the metrics endpoint (HTTPS); 0 disables it")
 	flags.StringVar(&s.healthAddress, healthFlag, ":8081",
-		"`address` of /healthz and /readyz; 0 turns them off")
+		"`address` of /healthz and /readyz; 0 disables them")
 	flags.StringVar(&s.pprofAddress, pprofFlag, "0",
-		"`address` of the profiling endpoint; 0 turns it off")
+		"`address` of the pprof endpoint; 0 disables it")
 	flags.BoolVar(&s.leaderElect, "leader-elect", false,
-		"let one replica at a time act; needed with more than one replica")
+		"enable leader election; required with more than one replica")
 	flags.IntVar(&s.maxConcurrentReconciles, "max-concurrent-reconciles", 8,
-		"the `number` of Echoes reconciled at a time, 1 or more")
+		"maximum `number` of Echoes reconciled concurrently, at least 1")
 	s.log.BindFlags(flags)
 
-	// The package would print its whole usage after a wrong flag.
+	// Package flag would print the usage of every flag after an invalid flag.
 	flags.SetOutput(io.Discard)
 	flags.Usage = func() {}
 	if err := flags.Parse(args); err != nil {
@@ -87,18 +87,18 @@ func parseSettings(args []string, getenv func(string) string) (settings, error) 
 		}
 	}
 	if s.maxConcurrentReconciles < 1 {
-		return s, fmt.Errorf("--max-concurrent-reconciles is %d: it must be 1 or more", s.maxConcurrentReconciles)
+		return s, fmt.Errorf("--max-concurrent-reconciles is %d: it must be at least 1", s.maxConcurrentReconciles)
 	}
 	s.serverImage = getenv(serverImageVariable)
 	if s.serverImage == "" || strings.ContainsFunc(s.serverImage, unicode.IsSpace) {
-		return s, fmt.Errorf("%s is %q: it must name the default server image, as in ghcr.io/kkloud-io/echo-operator-http-echo:1.0.0",
+		return s, fmt.Errorf("%s is %q: it must be the default server image, for example ghcr.io/kkloud-io/echo-operator-http-echo:1.0.0",
 			serverImageVariable, s.serverImage)
 	}
 	s.ownNamespace = getenv(ownNamespaceVariable)
 	if name := getenv(conditionVariable); name != "" {
 		s.operatorCondition = &types.NamespacedName{Namespace: s.ownNamespace, Name: name}
 		if s.ownNamespace == "" {
-			return s, fmt.Errorf("%s is empty: it must be the operator's own namespace, as %s is set", ownNamespaceVariable, conditionVariable)
+			return s, fmt.Errorf("%s is empty: it must be the operator's own namespace because %s is set", ownNamespaceVariable, conditionVariable)
 		}
 	}
 	namespaces, err := parseNamespaces(getenv(namespacesVariable))
@@ -115,7 +115,7 @@ func checkAddress(flagName, address string) error {
 		_, err = net.LookupPort("tcp", port)
 	}
 	if err != nil {
-		return fmt.Errorf("--%s is %q: it must be an address with a port, as in :8080, or 0", flagName, address)
+		return fmt.Errorf("--%s is %q: it must be an address with a port, for example :8080, or 0", flagName, address)
 	}
 	return nil
 }
@@ -128,7 +128,7 @@ func parseNamespaces(list string) ([]string, error) {
 	for i, namespace := range namespaces {
 		namespaces[i] = strings.TrimSpace(namespace)
 		if len(validation.ValidateNamespaceName(namespaces[i], false)) > 0 {
-			return nil, fmt.Errorf("%s has %q: it must be empty (all namespaces), one namespace, or several separated by commas",
+			return nil, fmt.Errorf("%s contains %q: it must be empty (all namespaces), one namespace, or several namespaces separated by commas",
 				namespacesVariable, namespaces[i])
 		}
 	}

@@ -19,18 +19,18 @@ func env(pairs ...string) func(string) string {
 
 const image = "RELATED_IMAGE_HTTP_ECHO=docker.io/hashicorp/http-echo:1.0.0"
 
-func TestParseSettings(t *testing.T) {
+func TestParseSettingsReadsFlagsAndEnvironment(t *testing.T) {
 	s, err := parseSettings([]string{"--leader-elect", "--max-concurrent-reconciles=3", "--metrics-bind-address=0"}, env(image))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !s.leaderElect || s.maxConcurrentReconciles != 3 || s.metricsAddress != "0" || s.healthAddress != ":8081" ||
 		s.pprofAddress != "0" || s.serverImage != "docker.io/hashicorp/http-echo:1.0.0" {
-		t.Errorf("got %+v", s)
+		t.Errorf("settings = %+v, want the values of the flags and of RELATED_IMAGE_HTTP_ECHO", s)
 	}
 }
 
-func TestWatchNamespace(t *testing.T) {
+func TestWatchNamespaceIsAListOfNamespaces(t *testing.T) {
 	for list, want := range map[string][]string{
 		"":          nil,
 		"one":       {"one"},
@@ -39,51 +39,50 @@ func TestWatchNamespace(t *testing.T) {
 	} {
 		s, err := parseSettings(nil, env(image, "WATCH_NAMESPACE="+list))
 		if err != nil || !slices.Equal(s.namespaces, want) {
-			t.Errorf("%q: got %v, %v, want %v", list, s.namespaces, err, want)
+			t.Errorf("WATCH_NAMESPACE=%q: namespaces = %q, %v, want %q", list, s.namespaces, err, want)
 		}
 	}
 }
 
-func TestOperatorCondition(t *testing.T) {
+func TestOperatorConditionIsReadFromTheEnvironmentUnderOLM(t *testing.T) {
 	s, err := parseSettings(nil, env(image, "OPERATOR_CONDITION_NAME=echo-operator.v1.2.3", "POD_NAMESPACE=operators"))
 	if err != nil || s.operatorCondition == nil || s.operatorCondition.String() != "operators/echo-operator.v1.2.3" {
-		t.Errorf("got %v, %v", s.operatorCondition, err)
+		t.Errorf("OperatorCondition = %v, %v, want operators/echo-operator.v1.2.3", s.operatorCondition, err)
 	}
 	if s, err = parseSettings(nil, env(image, "POD_NAMESPACE=operators")); err != nil || s.operatorCondition != nil {
-		t.Errorf("without OLM: got %v, %v", s.operatorCondition, err)
+		t.Errorf("without OLM: OperatorCondition = %v, %v, want none", s.operatorCondition, err)
 	}
 }
 
-// TestOneClearLine: a bad setting is named in one line that says what is allowed.
-func TestOneClearLine(t *testing.T) {
+func TestInvalidSettingIsReportedInOneLineWithTheAllowedValues(t *testing.T) {
 	for name, test := range map[string]struct {
 		args []string
 		env  []string
 		want []string
 	}{
-		"no image":       {nil, nil, []string{`RELATED_IMAGE_HTTP_ECHO is ""`, "ghcr.io/"}},
-		"blank image":    {nil, []string{"RELATED_IMAGE_HTTP_ECHO= "}, []string{`RELATED_IMAGE_HTTP_ECHO is " "`}},
-		"bad namespace":  {nil, []string{image, "WATCH_NAMESPACE=a,B"}, []string{"WATCH_NAMESPACE", `"B"`, "commas"}},
-		"gap in list":    {nil, []string{image, "WATCH_NAMESPACE=a,,b"}, []string{"WATCH_NAMESPACE", `""`}},
-		"no namespace":   {nil, []string{image, "OPERATOR_CONDITION_NAME=c"}, []string{"POD_NAMESPACE", "OPERATOR_CONDITION_NAME"}},
-		"unknown flag":   {[]string{"--colour"}, []string{image}, []string{"-colour"}},
-		"argument":       {[]string{"start"}, []string{image}, []string{`"start"`, "only flags"}},
-		"no workers":     {[]string{"--max-concurrent-reconciles=0"}, []string{image}, []string{"--max-concurrent-reconciles", "1 or more"}},
-		"no port":        {[]string{"--metrics-bind-address=localhost"}, []string{image}, []string{"--metrics-bind-address", `"localhost"`, ":8080"}},
-		"port too high":  {[]string{"--pprof-bind-address=:65536"}, []string{image}, []string{"--pprof-bind-address", "65536"}},
-		"workers is abc": {[]string{"--max-concurrent-reconciles=abc"}, []string{image}, []string{"max-concurrent-reconciles", "abc"}},
+		"empty image":      {nil, nil, []string{`RELATED_IMAGE_HTTP_ECHO is ""`, "ghcr.io/"}},
+		"blank image":      {nil, []string{"RELATED_IMAGE_HTTP_ECHO= "}, []string{`RELATED_IMAGE_HTTP_ECHO is " "`}},
+		"bad namespace":    {nil, []string{image, "WATCH_NAMESPACE=a,B"}, []string{"WATCH_NAMESPACE", `"B"`, "commas"}},
+		"empty namespace":  {nil, []string{image, "WATCH_NAMESPACE=a,,b"}, []string{"WATCH_NAMESPACE", `""`}},
+		"no own namespace": {nil, []string{image, "OPERATOR_CONDITION_NAME=c"}, []string{"POD_NAMESPACE", "OPERATOR_CONDITION_NAME"}},
+		"unknown flag":     {[]string{"--colour"}, []string{image}, []string{"-colour"}},
+		"argument":         {[]string{"start"}, []string{image}, []string{`"start"`, "only flags"}},
+		"0 workers":        {[]string{"--max-concurrent-reconciles=0"}, []string{image}, []string{"--max-concurrent-reconciles", "at least 1"}},
+		"no port":          {[]string{"--metrics-bind-address=localhost"}, []string{image}, []string{"--metrics-bind-address", `"localhost"`, ":8080"}},
+		"port too high":    {[]string{"--pprof-bind-address=:65536"}, []string{image}, []string{"--pprof-bind-address", "65536"}},
+		"workers are abc":  {[]string{"--max-concurrent-reconciles=abc"}, []string{image}, []string{"max-concurrent-reconciles", "abc"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := parseSettings(test.args, env(test.env...))
 			if err == nil {
-				t.Fatal("no error")
+				t.Fatal("error = nil, want an error")
 			}
 			if strings.Contains(err.Error(), "\n") {
-				t.Errorf("more than one line: %q", err)
+				t.Errorf("error = %q, want one line", err)
 			}
 			for _, part := range test.want {
 				if !strings.Contains(err.Error(), part) {
-					t.Errorf("%q lacks %q", err, part)
+					t.Errorf("error = %q, want it to contain %q", err, part)
 				}
 			}
 		})

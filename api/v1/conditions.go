@@ -3,71 +3,74 @@ package v1
 // Condition types of an Echo. Types and reasons are part of the API: scripts and
 // alerts may rely on them.
 const (
-	// ConditionReady is the summary: True only when the newest spec is rolled out
-	// completely and its endpoint serves. Its reason repeats the cause when it is not.
+	// ConditionReady is the summary. It is True only when the newest spec is rolled out
+	// completely and its endpoint serves. Otherwise its reason repeats the cause.
 	ConditionReady = "Ready"
 
 	// ConditionAvailable is True while at least one pod can answer through the Service,
-	// if need be with an earlier spec.
+	// possibly with an earlier spec.
 	ConditionAvailable = "Available"
 
 	// ConditionProgressing is True while the newest spec is being rolled out.
 	ConditionProgressing = "Progressing"
 
-	// ConditionDegraded is True when something is wrong that waiting alone may not cure;
-	// its message carries the words of the component that refused.
+	// ConditionDegraded is True when a failure prevents the desired state and may need
+	// a change by the user. Its message repeats the error of the failing component.
 	ConditionDegraded = "Degraded"
 )
 
 // Reasons of conditions that report no failure.
 const (
-	// ReasonReady: the newest spec is rolled out and every wanted pod is available.
+	// ReasonReady means that the newest spec is rolled out and every desired pod is available.
 	ReasonReady = "Ready"
 
-	// ReasonServing: at least one pod is available behind the Service.
+	// ReasonServing means that at least one pod is available behind the Service.
 	ReasonServing = "Serving"
 
-	// ReasonNotServing: no pod is available, or the Service is not in place.
+	// ReasonNotServing means that no pod is available, or that the Echo has no Service.
 	ReasonNotServing = "NotServing"
 
-	// ReasonRollingOut: pods of the newest spec are being started or old ones stopped.
+	// ReasonRollingOut means that pods of the newest spec are starting or old pods are stopping.
 	ReasonRollingOut = "RollingOut"
 
-	// ReasonRolledOut: every pod runs the newest spec.
+	// ReasonRolledOut means that every pod runs the newest spec.
 	ReasonRolledOut = "RolledOut"
 
-	// ReasonPodsNotReady: the newest spec is rolled out, yet fewer pods than wanted are available.
+	// ReasonPodsNotReady means that the newest spec is rolled out, but fewer pods than
+	// desired are available.
 	ReasonPodsNotReady = "PodsNotReady"
 
-	// ReasonAsExpected: nothing is wrong.
+	// ReasonAsExpected means that no failure was observed.
 	ReasonAsExpected = "AsExpected"
 )
 
-// Reasons of failures, in Degraded and repeated in Ready, gravest first.
+// Reasons of failures, most severe first. Degraded has the reason and Ready repeats it.
 const (
-	// ReasonConflict: an object of the child's name exists and belongs to somebody else.
-	// It is left alone; the Echo goes on by itself within a minute of its removal.
+	// ReasonConflict means that an object with the name of the child exists and is not
+	// controlled by this Echo. The operator does not touch the object, and creates the
+	// child within a minute after the object is removed.
 	ReasonConflict = "Conflict"
 
-	// ReasonRejected: the API server refuses a child, or stores another one than was written:
-	// quota, admission policy, permission, validation.
+	// ReasonRejected means that the API server rejected a child (quota, admission policy,
+	// permission, validation) or that admission changed it.
 	ReasonRejected = "Rejected"
 
-	// ReasonPodsRejected: the API server refuses the pods: quota, LimitRange, Pod Security, admission policy.
+	// ReasonPodsRejected means that the API server rejected the pods: quota, LimitRange,
+	// Pod Security or admission policy.
 	ReasonPodsRejected = "PodsRejected"
 
-	// ReasonImagePullFailed: the server image cannot be pulled.
+	// ReasonImagePullFailed means that the server image cannot be pulled.
 	ReasonImagePullFailed = "ImagePullFailed"
 
-	// ReasonContainerCreateFailed: the container cannot be created from its image.
+	// ReasonContainerCreateFailed means that the container cannot be created from its image.
 	ReasonContainerCreateFailed = "ContainerCreateFailed"
 
-	// ReasonCrashLooping: the server starts and stops again and again.
+	// ReasonCrashLooping means that the server repeatedly starts and exits.
 	ReasonCrashLooping = "CrashLooping"
 
-	// ReasonUnschedulable: no node can take the pods.
+	// ReasonUnschedulable means that no node can run the pods.
 	ReasonUnschedulable = "Unschedulable"
 
-	// ReasonProgressDeadlineExceeded: the rollout made no progress for too long.
+	// ReasonProgressDeadlineExceeded means that the rollout made no progress before its deadline.
 	ReasonProgressDeadlineExceeded = "ProgressDeadlineExceeded"
 )

@@ -5,12 +5,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// EchoSpec is what the user wants: the message, and how it is served.
+// EchoSpec is the desired state of an Echo: the message and how it is served.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.image) || !(has(self.command) || has(self.args))",message="command and args are for a server of your own: set image, too"
 type EchoSpec struct {
-	// The text that the endpoint answers to every request, byte for byte; the default
-	// server ends its answer with one newline. 1 to 16,384 characters, no NUL.
+	// The text that the endpoint returns for every request, byte for byte. The default
+	// server appends one newline. 1 to 16,384 characters, no NUL.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
@@ -19,7 +19,7 @@ type EchoSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Message",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Message string `json:"message"`
 
-	// How many pods serve the message, 1 to 5. `kubectl scale` and a
+	// The number of pods that serve the message, 1 to 5. `kubectl scale` and a
 	// HorizontalPodAutoscaler that targets the Echo set this field.
 	//
 	// +optional
@@ -47,17 +47,17 @@ type EchoSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Target port",xDescriptors="urn:alm:descriptor:com.tectonic.ui:number"
 	TargetPort int32 `json:"targetPort,omitempty"`
 
-	// Answer with an HTML page that shows the message, instead of with plain text.
-	// Markup in the message or the title is shown, not interpreted.
+	// Returns an HTML page that shows the message, instead of plain text. The page
+	// escapes markup in the message and the title.
 	//
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Page"
 	Page *Page `json:"page,omitempty"`
 
-	// Another server image. By itself it must understand the arguments of http-echo
-	// (a mirror or a build of your own); with command or args it can be any server that
-	// runs without root on a read-only root file system; /tmp can be written.
-	// When unset, the operator's own default image is used.
+	// Another server image. Without `command` and `args`, the image must accept the
+	// arguments of http-echo (a mirror or your own build). With `command` or `args`, it can
+	// be any server that runs as a non-root user on a read-only root file system; /tmp is
+	// writable. When unset, the operator uses its default image.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -65,10 +65,10 @@ type EchoSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Image",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Image string `json:"image,omitempty"`
 
-	// Replaces the entrypoint of `image`, and the default arguments. The container also
-	// gets the environment variables ECHO_TEXT and ECHO_PORT, which can be used here as
-	// $(ECHO_TEXT) and $(ECHO_PORT). As such a program need not listen on targetPort, its
-	// pods have no probes: they count as available once they have run for five seconds.
+	// Replaces the entrypoint of `image` and the default arguments. The container also
+	// gets the environment variables ECHO_TEXT and ECHO_PORT, which you can use here as
+	// $(ECHO_TEXT) and $(ECHO_PORT). The program does not have to listen on `targetPort`, so
+	// its pods have no probes: a pod counts as available after it has run for five seconds.
 	//
 	// +optional
 	// +listType=atomic
@@ -91,17 +91,17 @@ type EchoSpec struct {
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
 }
 
-// Page is the look of the HTML page.
+// Page configures the HTML page.
 type Page struct {
-	// The page's title, up to 253 characters. When unset, the Echo's name.
+	// The title of the page, up to 253 characters. When unset, the name of the Echo.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Title",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Title string `json:"title,omitempty"`
 
-	// The language of title and message, as in "vi" or "pt-BR" (BCP 47), for screen readers
-	// and translators. When unset, the page names none.
+	// The language of the title and the message, for example "vi" or "pt-BR" (BCP 47), for
+	// screen readers and translators. When unset, the page has no language attribute.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=35
@@ -109,7 +109,7 @@ type Page struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Language",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Language string `json:"language,omitempty"`
 
-	// The page's theme colour: # and six hexadecimal digits, as in "#2196F3".
+	// The theme colour of the page: # and six hexadecimal digits, for example "#2196F3".
 	//
 	// +optional
 	// +kubebuilder:default="#2196F3"
@@ -118,27 +118,27 @@ type Page struct {
 	Color string `json:"color,omitempty"`
 }
 
-// EchoStatus is what is true right now, as the operator observed it.
+// EchoStatus is the observed state of an Echo.
 type EchoStatus struct {
-	// Ready pods and wanted pods, as in "2/2".
+	// The number of ready pods and of desired pods, for example "2/2".
 	//
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Ready pods",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Ready string `json:"ready,omitempty"`
 
-	// How many pods exist, old and new ones.
+	// The number of pods, old and new.
 	//
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Pods"
 	Replicas int32 `json:"replicas,omitempty"`
 
-	// How many pods can serve.
+	// The number of available pods.
 	//
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Available pods"
 	AvailableReplicas int32 `json:"availableReplicas,omitempty"`
 
-	// The label selector of the pods, in the form that the scale subresource asks for.
+	// The label selector of the pods, in the format that the scale subresource requires.
 	//
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Selector",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
@@ -150,13 +150,13 @@ type EchoStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="URL",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	URL string `json:"url,omitempty"`
 
-	// The metadata.generation that the rest of the status speaks of.
+	// The metadata.generation that the rest of the status describes.
 	//
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Observed generation"
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Ready (the summary), Available, Progressing and Degraded.
+	// The conditions Ready (the summary), Available, Progressing and Degraded.
 	//
 	// +optional
 	// +listType=map
@@ -165,9 +165,9 @@ type EchoStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// Echo declares an HTTP endpoint that answers with a message. The operator keeps a
-// Deployment, a Service and, with more than one replica, a PodDisruptionBudget for it,
-// each named echo-<name of the Echo>.
+// Echo declares an HTTP endpoint that returns a fixed message. For each Echo, the operator
+// manages a Deployment, a Service and, with more than one replica, a PodDisruptionBudget.
+// Each is named echo-<name of the Echo>.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=echoes,singular=echo,shortName=ec,categories=all
@@ -185,11 +185,11 @@ type Echo struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// What is wanted.
+	// The desired state.
 	// +required
 	Spec EchoSpec `json:"spec"`
 
-	// What is.
+	// The observed state.
 	// +optional
 	Status EchoStatus `json:"status,omitzero"`
 }

@@ -1,4 +1,4 @@
-// Package v1 is the API kkloud.io/v1: the Echo, its conditions and their reasons.
+// Package v1 contains the API kkloud.io/v1: the Echo, its conditions and their reasons.
 //
 // +kubebuilder:object:generate=true
 // +groupName=kkloud.io
@@ -14,7 +14,7 @@ var (
 	// GroupVersion is the API group and version of every type in this package.
 	GroupVersion = schema.GroupVersion{Group: "kkloud.io", Version: "v1"}
 
-	// SchemeBuilder collects what AddToScheme registers.
+	// SchemeBuilder collects the functions that AddToScheme calls.
 	SchemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
 
 	// AddToScheme registers the types of this package with a scheme.

@@ -15,13 +15,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// answers: an Echo becomes Ready, and answers its message byte for byte.
-func answers(ctx context.Context, t *trial) error {
+// answers checks that an Echo becomes Ready and returns its message byte for byte.
+func answers(ctx context.Context, t *fixture) error {
 	return t.serve(ctx, "\"two\" 'quotes', \\ a backslash,\ntwo lines, $(HOME), <b>markup</b>, ü and 😀 ", 1)
 }
 
-// scales: an Echo follows its scale subresource up and down, and its PodDisruptionBudget with it.
-func scales(ctx context.Context, t *trial) error {
+// scales checks that the scale subresource scales an Echo up and down, and that its
+// PodDisruptionBudget follows.
+func scales(ctx context.Context, t *fixture) error {
 	if err := t.serve(ctx, "to be scaled", 1); err != nil {
 		return err
 	}
@@ -31,7 +32,7 @@ func scales(ctx context.Context, t *trial) error {
 		if err := t.SubResource("scale").Patch(ctx, t.echo, patch, client.WithSubResourceBody(scale)); err != nil {
 			return fmt.Errorf("scale the Echo to %d replicas: %w", replicas, err)
 		}
-		err := t.eventually(ctx, fmt.Sprintf("the Echo to be scaled to %d pods, with a PodDisruptionBudget where they are several", replicas), func(ctx context.Context) error {
+		err := t.eventually(ctx, fmt.Sprintf("the Echo to be scaled to %d pods, with a PodDisruptionBudget for several pods", replicas), func(ctx context.Context) error {
 			return scaled(ctx, t, replicas)
 		})
 		if err != nil {
@@ -41,22 +42,22 @@ func scales(ctx context.Context, t *trial) error {
 	return nil
 }
 
-// scaled returns what is still missing.
-func scaled(ctx context.Context, t *trial, replicas int32) error {
+// scaled returns an error until the Echo is scaled.
+func scaled(ctx context.Context, t *fixture, replicas int32) error {
 	if err := t.rolledOut(ctx); err != nil {
 		return err
 	}
 	if t.echo.Spec.Replicas != replicas {
-		return fmt.Errorf("spec.replicas is %d", t.echo.Spec.Replicas)
+		return fmt.Errorf("spec.replicas = %d", t.echo.Spec.Replicas)
 	}
 	scale := &autoscalingv1.Scale{}
 	if err := t.SubResource("scale").Get(ctx, t.echo, scale); err != nil {
 		return err
 	}
 	if scale.Status.Replicas != replicas || scale.Status.Selector == "" {
-		return fmt.Errorf("the scale subresource has %d replicas and the selector %q", scale.Status.Replicas, scale.Status.Selector)
+		return fmt.Errorf("the scale subresource has status.replicas %d and status.selector %q", scale.Status.Replicas, scale.Status.Selector)
 	}
-	found, err := t.children(ctx)
+	found, err := t.childrenByKind(ctx)
 	if err != nil {
 		return err
 	}
@@ -66,28 +67,28 @@ func scaled(ctx context.Context, t *trial, replicas int32) error {
 	return nil
 }
 
-// rolls: a new message replaces the old one, and every request meanwhile is answered with
-// either, until the last old pod has gone.
-func rolls(ctx context.Context, t *trial) error {
+// rolls checks that every request during the rollout of a new message returns the old or the new
+// message, until the last old pod is deleted.
+func rolls(ctx context.Context, t *fixture) error {
 	const replicas = 2
 	if err := t.serve(ctx, "old", replicas); err != nil {
 		return err
 	}
-	stop := ask(ctx, t.echo.Status.URL, "old\n", "new\n")
+	stop := sendRequests(ctx, t.echo.Status.URL, "old\n", "new\n")
 	return errors.Join(roll(ctx, t, "new", replicas), stop())
 }
 
-func roll(ctx context.Context, t *trial, message string, replicas int) error {
+func roll(ctx context.Context, t *fixture, message string, replicas int) error {
 	before := t.echo.DeepCopy()
 	t.echo.Spec.Message = message
 	if err := t.Patch(ctx, t.echo, client.MergeFrom(before)); err != nil {
-		return fmt.Errorf("change the message: %w", err)
+		return fmt.Errorf("update the message: %w", err)
 	}
 	if err := t.served(ctx, "the changed Echo"); err != nil {
 		return err
 	}
-	return t.eventually(ctx, "the pods with the old message to go", func(ctx context.Context) error {
-		found, err := t.children(ctx)
+	return t.eventually(ctx, "the pods with the old message to be deleted", func(ctx context.Context) error {
+		found, err := t.childrenByKind(ctx)
 		if pods := found["Pod"]; err == nil && len(pods) != replicas {
 			err = fmt.Errorf("the pods %s", strings.Join(pods, ", "))
 		}
@@ -95,15 +96,16 @@ func roll(ctx context.Context, t *trial, message string, replicas int) error {
 	})
 }
 
-// ask sends requests until it is stopped; the error tells how many were not answered as allowed.
-func ask(ctx context.Context, url string, allowed ...string) (stop func() error) {
+// sendRequests sends requests until stop is called. The error contains the number of requests
+// that failed or returned another response than those allowed.
+func sendRequests(ctx context.Context, url string, allowed ...string) (stop func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	result := make(chan error)
 	go func() {
 		var sent, wrong int
 		var first string
 		for ; ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
-			seen, err := answer(ctx, url)
+			seen, err := get(ctx, url)
 			if ctx.Err() != nil {
 				break
 			}
@@ -119,7 +121,7 @@ func ask(ctx context.Context, url string, allowed ...string) (stop func() error)
 			}
 		}
 		if wrong > 0 {
-			result <- fmt.Errorf("expected each answer of %s to be one of %q; seen: %d of %d requests failed or were answered otherwise, the first with %s",
+			result <- fmt.Errorf("expected every response of %s to be one of %q; observed: %d of %d requests failed or returned another response, first %s",
 				url, allowed, wrong, sent, first)
 		}
 		close(result)
@@ -130,30 +132,30 @@ func ask(ctx context.Context, url string, allowed ...string) (stop func() error)
 	}
 }
 
-// cleanup: whatever an Echo has brought goes when it is deleted.
-func cleanup(ctx context.Context, t *trial) error {
+// cleanup checks that the deletion of an Echo deletes its children.
+func cleanup(ctx context.Context, t *fixture) error {
 	if err := t.serve(ctx, "to be deleted", 2); err != nil {
 		return err
 	}
-	found, err := t.children(ctx)
+	found, err := t.childrenByKind(ctx)
 	if err != nil {
 		return err
 	}
-	for _, kind := range children {
+	for _, kind := range expectedKinds {
 		if len(found[kind.Kind]) == 0 {
-			return fmt.Errorf("expected the Echo to have a %s with the label kkloud.io/echo=%s; seen: %v", kind.Kind, t.echo.Name, found)
+			return fmt.Errorf("expected the Echo to have a %s with the label kkloud.io/echo=%s; observed: %v", kind.Kind, t.echo.Name, found)
 		}
 	}
 	if err := t.Delete(ctx, t.echo); err != nil {
 		return fmt.Errorf("delete the Echo: %w", err)
 	}
-	return t.eventually(ctx, "the deleted Echo, and all with the label kkloud.io/echo="+t.echo.Name+", to go", func(ctx context.Context) error {
+	return t.eventually(ctx, "the Echo and every object with the label kkloud.io/echo="+t.echo.Name+" to be deleted", func(ctx context.Context) error {
 		if err := t.Get(ctx, client.ObjectKeyFromObject(t.echo), t.echo); !apierrors.IsNotFound(err) {
-			return cmp.Or(err, fmt.Errorf("the Echo is still there, with the finalizers %q", t.echo.Finalizers))
+			return cmp.Or(err, fmt.Errorf("the Echo still exists, with the finalizers %q", t.echo.Finalizers))
 		}
-		left, err := t.children(ctx)
+		left, err := t.childrenByKind(ctx)
 		if err == nil && len(left) > 0 {
-			err = fmt.Errorf("left behind, for you to remove, are %v", left)
+			err = fmt.Errorf("these objects still exist and have to be deleted manually: %v", left)
 		}
 		return err
 	})

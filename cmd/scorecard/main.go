@@ -1,5 +1,6 @@
-// The operator's own tests for `operator-sdk scorecard`: what an installed operator makes
-// of an Echo. `scorecard <test>` runs one, in the namespace of its pod, and prints its result.
+// The scorecard program contains the operator's own tests for `operator-sdk scorecard`. They test
+// an installed operator with an Echo. `scorecard <test>` runs one test in the namespace of its
+// pod and prints the result.
 package main
 
 import (
@@ -28,23 +29,22 @@ import (
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 )
 
-// testTime is how long a test may take. It allows for the pull of an image, and it is
-// shorter than the --wait-time that the documentation names, so that the test itself says
-// what it waited for in vain.
-const testTime = 90 * time.Second
+// testTimeout limits a test. It allows for an image pull. It is shorter than the documented
+// --wait-time, so that the test itself can report what it was waiting for.
+const testTimeout = 90 * time.Second
 
-var tests = map[string]func(context.Context, *trial) error{
+var tests = map[string]func(context.Context, *fixture) error{
 	"echo-answers": answers,
 	"echo-scales":  scales,
 	"echo-rolls":   rolls,
-	"echo-refuses": refuses,
+	"echo-rejects": rejects,
 	"echo-cleanup": cleanup,
 }
 
 func main() {
-	// The scorecard parses all that the pod prints, on either stream: nothing may be logged.
+	// The scorecard parses both output streams of the pod, so the program must not log.
 	ctrl.SetLogger(zap.New(zap.WriteTo(io.Discard)))
-	// When its --wait-time is over, the scorecard deletes the pod: there is still an Echo to remove.
+	// After --wait-time, the scorecard deletes the pod. The test still has to delete its Echo.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 
@@ -56,40 +56,40 @@ func main() {
 	}
 }
 
-// run runs a test. The result is "error" where the test could not begin.
+// run runs a test. The result is "error" if the test could not start.
 func run(ctx context.Context, name string) v1alpha3.TestResult {
 	result := v1alpha3.TestResult{Name: name, State: v1alpha3.PassState, CreationTimestamp: metav1.Now()}
 	test, found := tests[name]
 	if !found {
 		result.State = v1alpha3.ErrorState
-		result.Errors = []string{fmt.Sprintf("there is no test %q: name one of %s", name,
+		result.Errors = []string{fmt.Sprintf("test %q does not exist: use one of %s", name,
 			strings.Join(slices.Sorted(maps.Keys(tests)), ", "))}
 		return result
 	}
-	t, err := newTrial(name, os.Getenv("SCORECARD_NAMESPACE"))
+	t, err := newFixture(name, os.Getenv("SCORECARD_NAMESPACE"))
 	if err != nil {
 		result.State = v1alpha3.ErrorState
 		result.Errors = []string{err.Error()}
 		return result
 	}
 
-	limited, cancel := context.WithTimeout(ctx, testTime)
+	limited, cancel := context.WithTimeout(ctx, testTimeout)
 	defer cancel()
-	if err := errors.Join(test(limited, t), t.remove(ctx)); err != nil {
+	if err := errors.Join(test(limited, t), t.cleanUp(ctx)); err != nil {
 		result.State = v1alpha3.FailState
-		result.Errors = strings.Split(err.Error(), "\n") // One line for each of the joined errors.
+		result.Errors = strings.Split(err.Error(), "\n") // One line for each joined error.
 		result.Suggestions = suggestions(err, t.echo)
 	}
 	return result
 }
 
-func newTrial(name, namespace string) (*trial, error) {
+func newFixture(name, namespace string) (*fixture, error) {
 	if namespace == "" {
 		return nil, errors.New("SCORECARD_NAMESPACE is not set: `operator-sdk scorecard` sets it to the namespace of the test's pod")
 	}
 	config, err := ctrl.GetConfig()
 	if err != nil {
-		return nil, fmt.Errorf("find the API server: %w", err)
+		return nil, fmt.Errorf("load the client configuration: %w", err)
 	}
 	scheme := runtime.NewScheme()
 	if err := echov1.AddToScheme(scheme); err != nil {
@@ -99,24 +99,24 @@ func newTrial(name, namespace string) (*trial, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the API server: %w", err)
 	}
-	return &trial{Client: c, echo: &echov1.Echo{
+	return &fixture{Client: c, echo: &echov1.Echo{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: name + "-"},
 	}}, nil
 }
 
-// suggestions says what to look at after a failure; the Echo is gone by then.
+// suggestions returns what the user can check after a failure. The Echo is deleted by then.
 func suggestions(err error, echo *echov1.Echo) []string {
 	switch {
 	case meta.IsNoMatchError(err):
-		return []string{"Install the operator: the cluster does not know the kind Echo."}
+		return []string{"Install the operator: the cluster has no CRD for the kind Echo."}
 	case apierrors.IsForbidden(err):
-		return []string{"Where the service account lacks a permission, bind the Role in config/scorecard/role.yaml to it, and name it with --service-account."}
+		return []string{"Bind the Role in config/scorecard/role.yaml to a service account, and select the account with --service-account."}
 	case echo.Name == "":
-		return []string{"Compare the CRD in the cluster, kubectl get crd echoes.kkloud.io -o yaml, with that in the bundle's manifests."}
+		return []string{"Compare the CRD in the cluster (kubectl get crd echoes.kkloud.io -o yaml) with the CRD in the manifests of the bundle."}
 	}
 	return []string{
-		fmt.Sprintf("See what happened to the Echo: kubectl -n %s events | grep %s", echo.Namespace, echo.Name),
-		"See that the operator runs, and what its log says: kubectl get pods --all-namespaces -l app.kubernetes.io/name=echo-operator",
-		fmt.Sprintf("See that its OperatorGroup includes the namespace %s: kubectl get operatorgroups --all-namespaces -o jsonpath='{.items[*].status.namespaces}'", echo.Namespace),
+		fmt.Sprintf("Check the events of the Echo: kubectl -n %s events | grep %s", echo.Namespace, echo.Name),
+		"Check that the operator is running, and its log: kubectl get pods --all-namespaces -l app.kubernetes.io/name=echo-operator",
+		fmt.Sprintf("Check that the OperatorGroup includes the namespace %s: kubectl get operatorgroups --all-namespaces -o jsonpath='{.items[*].status.namespaces}'", echo.Namespace),
 	}
 }

@@ -21,21 +21,21 @@ import (
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 )
 
-func TestAnUnknownTestIsAnErrorThatNamesTheOthers(t *testing.T) {
-	for _, name := range []string{"", "echo-sings"} {
+func TestUnknownTestIsAnErrorThatListsTheTests(t *testing.T) {
+	for _, name := range []string{"", "echo-unknown"} {
 		result := run(t.Context(), name)
-		want := fmt.Sprintf("there is no test %q: name one of echo-answers, echo-cleanup, echo-refuses, echo-rolls, echo-scales", name)
+		want := fmt.Sprintf("test %q does not exist: use one of echo-answers, echo-cleanup, echo-rejects, echo-rolls, echo-scales", name)
 		if result.State != v1alpha3.ErrorState || !slices.Equal(result.Errors, []string{want}) {
-			t.Errorf("got %s %q, want error %q", result.State, result.Errors, want)
+			t.Errorf("result = %s %q, want error %q", result.State, result.Errors, want)
 		}
 	}
 }
 
-func TestWithoutANamespaceThereIsAnError(t *testing.T) {
+func TestMissingNamespaceIsAnError(t *testing.T) {
 	t.Setenv("SCORECARD_NAMESPACE", "")
 	result := run(t.Context(), "echo-answers")
 	if result.State != v1alpha3.ErrorState || len(result.Errors) != 1 || !strings.Contains(result.Errors[0], "SCORECARD_NAMESPACE") {
-		t.Errorf("got %s %q", result.State, result.Errors)
+		t.Errorf("result = %s %q, want an error that names SCORECARD_NAMESPACE", result.State, result.Errors)
 	}
 }
 
@@ -49,13 +49,13 @@ func TestEveryTestIsInTheConfiguration(t *testing.T) {
 		}
 	}
 	slices.Sort(configured)
-	if ours := slices.Sorted(maps.Keys(tests)); !slices.Equal(configured, ours) {
-		t.Errorf("config/scorecard runs %q, cmd/scorecard has %q", configured, ours)
+	if implemented := slices.Sorted(maps.Keys(tests)); !slices.Equal(configured, implemented) {
+		t.Errorf("config/scorecard runs %q, cmd/scorecard implements %q", configured, implemented)
 	}
 }
 
-// A rule that is new in the CRD must be broken by a refusal, too.
-func TestEveryRuleIsBroken(t *testing.T) {
+// A new rule in the CRD needs a violation.
+func TestEveryRuleHasAViolation(t *testing.T) {
 	var crd struct {
 		Spec struct {
 			Versions []struct {
@@ -67,21 +67,21 @@ func TestEveryRuleIsBroken(t *testing.T) {
 	want := map[string]bool{}
 	rules(crd.Spec.Versions[0].Schema.OpenAPIV3Schema, "", want)
 
-	broken := map[string]bool{}
-	for _, r := range refusals {
-		broken[r.field+" "+r.rule] = true
+	violated := map[string]bool{}
+	for _, v := range violations {
+		violated[v.field+" "+v.rule] = true
 	}
-	// Three rules stand one level above the field that breaks them.
+	// These rules are defined one level above the field that violates them.
 	for field, owner := range map[string]string{"metadata.name": "", "spec.command": "spec", "spec.args": "spec", "spec.resources.claims": "spec.resources"} {
-		delete(broken, field+" "+celRule)
-		broken[owner+" "+celRule] = true
+		delete(violated, field+" "+celRule)
+		violated[owner+" "+celRule] = true
 	}
-	if got, want := slices.Sorted(maps.Keys(broken)), slices.Sorted(maps.Keys(want)); !slices.Equal(got, want) {
-		t.Errorf("broken are\n  %s\nthe rules are\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+	if got, want := slices.Sorted(maps.Keys(violated)), slices.Sorted(maps.Keys(want)); !slices.Equal(got, want) {
+		t.Errorf("violated rules:\n  %s\nrules in the CRD:\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
 	}
 }
 
-// rules collects the rules of a schema as "<field> <keyword>".
+// rules collects the rules of a schema in the form "<field> <keyword>".
 func rules(schema map[string]any, path string, found map[string]bool) {
 	for _, keyword := range []string{"minimum", "maximum", "minLength", "maxLength", "pattern", celRule} {
 		if _, ok := schema[keyword]; ok {
@@ -97,33 +97,33 @@ func rules(schema map[string]any, path string, found map[string]bool) {
 	}
 	properties, _ := schema["properties"].(map[string]any)
 	for name, property := range properties {
-		// The status is the operator's own, and claims are refused as a whole.
+		// Only the operator writes the status. A rule rejects claims as a whole.
 		if name != "status" && name != "claims" {
 			rules(property.(map[string]any), strings.TrimPrefix(path+"."+name, "."), found)
 		}
 	}
 }
 
-func TestARefusalIsMetByItsOwnRuleOnly(t *testing.T) {
+func TestViolationCausesOnlyTheErrorOfItsRule(t *testing.T) {
 	invalid := func(message string) error {
 		err := apierrors.NewInvalid(schema.GroupKind{Kind: "Echo"}, "x", nil)
 		err.ErrStatus.Message = message
 		return err
 	}
-	r := refusal{"spec.port", "maximum", int64(65536), "spec.port"}
+	v := violation{"spec.port", "maximum", int64(65536), "spec.port"}
 	for err, want := range map[error]bool{
 		nil:                                     false,
 		errors.New("spec.port"):                 false,
 		invalid("spec.replicas: Invalid value"): false,
 		invalid("spec.port: Invalid value"):     true,
 	} {
-		if got := r.met(err); got != want {
-			t.Errorf("met by %v: %v", err, got)
+		if got := v.causes(err); got != want {
+			t.Errorf("causes(%v) = %t, want %t", err, got, want)
 		}
 	}
 }
 
-func TestWhatAnEchoLacks(t *testing.T) {
+func TestMissingReportsWhyAnEchoIsNotRolledOut(t *testing.T) {
 	served := echov1.Echo{
 		ObjectMeta: metav1.ObjectMeta{Generation: 2},
 		Spec:       echov1.EchoSpec{Replicas: 2},
@@ -133,37 +133,37 @@ func TestWhatAnEchoLacks(t *testing.T) {
 	}
 	for want, change := range map[string]func(*echov1.Echo){
 		"": func(*echov1.Echo) {},
-		"status.observedGeneration is 1, while metadata.generation is 2": func(echo *echov1.Echo) { echo.Status.ObservedGeneration = 1 },
-		"the condition Ready is not True":                                func(echo *echov1.Echo) { echo.Status.Conditions[0].Status = metav1.ConditionFalse },
-		`status.ready is "1/2" instead of "2/2"`:                         func(echo *echov1.Echo) { echo.Status.Ready = "1/2" },
+		"status.observedGeneration = 1, want metadata.generation 2": func(echo *echov1.Echo) { echo.Status.ObservedGeneration = 1 },
+		"the condition Ready is not True":                           func(echo *echov1.Echo) { echo.Status.Conditions[0].Status = metav1.ConditionFalse },
+		`status.ready = "1/2", want "2/2"`:                          func(echo *echov1.Echo) { echo.Status.Ready = "1/2" },
 	} {
 		echo := served.DeepCopy()
 		change(echo)
 		got := ""
-		if err := lack(echo); err != nil {
+		if err := missing(echo); err != nil {
 			got = err.Error()
 		}
 		if got != want {
-			t.Errorf("got %q, want %q", got, want)
+			t.Errorf("missing = %q, want %q", got, want)
 		}
 	}
-	if got, want := says(&served), "the Echo's last known condition Ready is True, Ready: 2 of 2 pods serve the newest spec"; got != want {
-		t.Errorf("got %q, want %q", got, want)
+	if got, want := lastReady(&served), "the last known condition Ready of the Echo is True, Ready: 2 of 2 pods serve the newest spec"; got != want {
+		t.Errorf("lastReady = %q, want %q", got, want)
 	}
-	if got := says(&echov1.Echo{}); !strings.Contains(got, "no operator") {
-		t.Errorf("got %q", got)
+	if got := lastReady(&echov1.Echo{}); !strings.Contains(got, "no operator") {
+		t.Errorf("lastReady = %q, want it to contain \"no operator\"", got)
 	}
 }
 
-func TestAskCountsWrongAnswers(t *testing.T) {
+func TestSendRequestsCountsWrongResponses(t *testing.T) {
 	for name, test := range map[string]struct {
 		status int
 		body   string
 		want   string
 	}{
-		"allowed":       {http.StatusOK, "new\n", ""},
-		"another text":  {http.StatusOK, "other\n", `the first with "other\n"`},
-		"another state": {http.StatusBadGateway, "new\n", "answered with status 502 Bad Gateway"},
+		"allowed body":   {http.StatusOK, "new\n", ""},
+		"another body":   {http.StatusOK, "other\n", `first "other\n"`},
+		"another status": {http.StatusBadGateway, "new\n", "returned status 502 Bad Gateway"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			requests := make(chan struct{}, 100)
@@ -173,19 +173,19 @@ func TestAskCountsWrongAnswers(t *testing.T) {
 				requests <- struct{}{}
 			}))
 			defer server.Close()
-			stop := ask(t.Context(), server.URL, "old\n", "new\n")
+			stop := sendRequests(t.Context(), server.URL, "old\n", "new\n")
 			for range 3 {
 				<-requests
 			}
 			err := stop()
 			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
-				t.Errorf("got %v, want %q", err, test.want)
+				t.Errorf("error = %v, want it to contain %q", err, test.want)
 			}
 		})
 	}
 }
 
-func TestSuggestions(t *testing.T) {
+func TestSuggestionsDependOnTheError(t *testing.T) {
 	echoes := schema.GroupResource{Group: "kkloud.io", Resource: "echoes"}
 	created := &echov1.Echo{ObjectMeta: metav1.ObjectMeta{Namespace: "here", Name: "echo-answers-x"}}
 	for want, got := range map[string][]string{
@@ -196,7 +196,7 @@ func TestSuggestions(t *testing.T) {
 		"kind Echo":          suggestions(&meta.NoKindMatchError{}, &echov1.Echo{}),
 	} {
 		if !strings.Contains(strings.Join(got, "\n"), want) {
-			t.Errorf("%q does not say %q", got, want)
+			t.Errorf("suggestions = %q, want them to contain %q", got, want)
 		}
 	}
 }

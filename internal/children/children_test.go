@@ -18,11 +18,11 @@ import (
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "update the golden files")
 
 const defaultImage = "docker.io/hashicorp/http-echo:1.0.0"
 
-// newEcho returns an Echo as the API server would: with its defaults.
+// newEcho returns an Echo with the defaults of the API server.
 func newEcho(edits ...func(*echov1.Echo)) *echov1.Echo {
 	echo := &echov1.Echo{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "op-demo", Name: "hello", UID: "11111111-2222-3333-4444-555555555555"},
@@ -57,31 +57,54 @@ func everyField(echo *echov1.Echo) {
 	}
 }
 
-func shaped(echo *echov1.Echo) (*appsv1.Deployment, *corev1.Service, *policyv1.PodDisruptionBudget) {
-	deployment, service, budget := &appsv1.Deployment{}, &corev1.Service{}, &policyv1.PodDisruptionBudget{}
-	Deployment(deployment, echo, defaultImage)
-	Service(service, echo)
-	PodDisruptionBudget(budget, echo)
-	return deployment, service, budget
+// objects has one child of each kind.
+type objects map[string]Object
+
+// desiredState returns the children of a new Echo, also those that it does not want.
+func desiredState(echo *echov1.Echo) objects {
+	all := objects{}
+	for _, kind := range Kinds {
+		all[kind.Name] = kind.New()
+	}
+	all.mutate(echo)
+	return all
 }
 
-func TestGolden(t *testing.T) {
+func (all objects) mutate(echo *echov1.Echo) {
+	for _, kind := range Kinds {
+		kind.Mutate(all[kind.Name], echo, defaultImage)
+	}
+}
+
+func (all objects) deepCopy() objects {
+	copied := objects{}
+	for name, object := range all {
+		copied[name] = object.DeepCopyObject().(Object)
+	}
+	return copied
+}
+
+func (all objects) deployment() *appsv1.Deployment { return all["Deployment"].(*appsv1.Deployment) }
+func (all objects) pod() *corev1.PodSpec           { return &all.deployment().Spec.Template.Spec }
+func (all objects) service() *corev1.Service       { return all["Service"].(*corev1.Service) }
+func (all objects) budget() *policyv1.PodDisruptionBudget {
+	return all["PodDisruptionBudget"].(*policyv1.PodDisruptionBudget)
+}
+
+func TestDesiredStateMatchesTheGoldenFiles(t *testing.T) {
 	for name, echo := range map[string]*echov1.Echo{
 		"minimal":     newEcho(),
 		"page":        newEcho(withPage("Greetings")),
 		"own-server":  newEcho(ownServer),
 		"every-field": newEcho(everyField),
 	} {
-		deployment, service, budget := shaped(echo)
-		for child, object := range map[string]any{
-			"deployment": deployment, "service": service, "poddisruptionbudget": budget,
-		} {
-			t.Run(name+"/"+child, func(t *testing.T) {
+		for kind, object := range desiredState(echo) {
+			t.Run(name+"/"+kind, func(t *testing.T) {
 				got, err := yaml.Marshal(object)
 				if err != nil {
 					t.Fatal(err)
 				}
-				file := filepath.Join("testdata", name, child+".yaml")
+				file := filepath.Join("testdata", name, strings.ToLower(kind)+".yaml")
 				if *update {
 					if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 						t.Fatal(err)
@@ -95,43 +118,38 @@ func TestGolden(t *testing.T) {
 					t.Fatal(err)
 				}
 				if string(got) != string(want) {
-					t.Errorf("%s differs; run with -update and look at the difference. Got:\n%s", file, got)
+					t.Errorf("%s differs; run with -update and review the difference. Got:\n%s", file, got)
 				}
 			})
 		}
 	}
 }
 
-// TestReturnsToDefault walks through every pair of specs: a live object that had one and
-// gets the other must equal an object that never had another.
-func TestReturnsToDefault(t *testing.T) {
+// For every pair of specs, a live object that is edited from one to the other equals a new object.
+func TestRemovedSettingsReturnToTheirDefault(t *testing.T) {
 	specs := map[string]*echov1.Echo{
 		"minimal": newEcho(), "page": newEcho(withPage("")), "own server": newEcho(ownServer), "every field": newEcho(everyField),
 	}
 	for from, before := range specs {
 		for to, after := range specs {
 			t.Run(from+" to "+to, func(t *testing.T) {
-				deployment, service, budget := shaped(before)
-				Deployment(deployment, after, defaultImage)
-				Service(service, after)
-				PodDisruptionBudget(budget, after)
-				wantDeployment, wantService, wantBudget := shaped(after)
-				equal(t, deployment, wantDeployment)
-				equal(t, service, wantService)
-				equal(t, budget, wantBudget)
+				edited := desiredState(before)
+				edited.mutate(after)
+				equal(t, edited, desiredState(after))
 			})
 		}
 	}
 }
 
-func TestKeepsWhatOthersOwn(t *testing.T) {
+func TestFieldsOfOtherWritersAreKept(t *testing.T) {
 	echo := newEcho(ownServer)
-	live, service, _ := shaped(echo)
-	live.Labels["team"] = "blue"
-	live.Annotations = map[string]string{"deployment.kubernetes.io/revision": "3"}
-	live.OwnerReferences = append(live.OwnerReferences, metav1.OwnerReference{Kind: "Group", Name: "g", UID: "g"})
-	live.OwnerReferences[0].BlockOwnerDeletion = nil // To change it takes the right to delete.
-	pod := &live.Spec.Template
+	live := desiredState(echo)
+	deployment, service := live.deployment(), live.service()
+	deployment.Labels["team"] = "blue"
+	deployment.Annotations = map[string]string{"deployment.kubernetes.io/revision": "3"}
+	deployment.OwnerReferences = append(deployment.OwnerReferences, metav1.OwnerReference{Kind: "Group", Name: "g", UID: "g"})
+	deployment.OwnerReferences[0].BlockOwnerDeletion = nil // A change requires permission to delete.
+	pod := &deployment.Spec.Template
 	pod.Labels["mesh"] = "on"
 	pod.Annotations = map[string]string{"kubectl.kubernetes.io/restartedAt": "now"}
 	pod.Spec.DNSPolicy = corev1.DNSClusterFirst
@@ -142,89 +160,92 @@ func TestKeepsWhatOthersOwn(t *testing.T) {
 	service.Spec.ClusterIP = "10.96.1.2"
 	service.Annotations = map[string]string{"lb": "off"}
 
-	wantDeployment, wantService := live.DeepCopy(), service.DeepCopy()
-	Deployment(live, echo, defaultImage)
-	Service(service, echo)
-	equal(t, live, wantDeployment)
-	equal(t, service, wantService)
+	want := live.deepCopy()
+	live.mutate(echo)
+	equal(t, live, want)
 
-	// The variables for a server of one's own go with it; those of others stay.
-	Deployment(live, newEcho(), defaultImage)
-	if env := live.Spec.Template.Spec.Containers[1].Env; len(env) != 1 || env[0].Name != "MESH" {
-		t.Errorf("variables are %v, want MESH alone", env)
+	// Without a server of the user's own, its variables are removed. Other variables are kept.
+	live.mutate(newEcho())
+	if env := live.pod().Containers[1].Env; len(env) != 1 || env[0].Name != "MESH" {
+		t.Errorf("environment variables = %v, want only MESH", env)
 	}
 }
 
-func TestUndoesDrift(t *testing.T) {
+func TestDriftIsReverted(t *testing.T) {
 	echo := newEcho(func(e *echov1.Echo) { e.Spec.Replicas = 2 })
-	wantDeployment, wantService, wantBudget := shaped(echo)
-	for name, drift := range map[string]func(*appsv1.Deployment, *corev1.Service, *policyv1.PodDisruptionBudget){
-		"replicas": func(d *appsv1.Deployment, _ *corev1.Service, _ *policyv1.PodDisruptionBudget) { *d.Spec.Replicas = 7 },
-		"image": func(d *appsv1.Deployment, _ *corev1.Service, _ *policyv1.PodDisruptionBudget) {
-			d.Spec.Template.Spec.Containers[0].Image = "evil"
+	want := desiredState(echo)
+	drifted := map[string]bool{}
+	for name, drift := range map[string]func(objects){
+		"replicas": func(all objects) { *all.deployment().Spec.Replicas = 7 },
+		"image":    func(all objects) { all.pod().Containers[0].Image = "evil" },
+		"args":     func(all objects) { all.pod().Containers[0].Args = []string{"-text=other"} },
+		"privileged": func(all objects) {
+			all.pod().HostNetwork = true
+			all.pod().Containers[0].SecurityContext = &corev1.SecurityContext{}
+			all.pod().SecurityContext = nil
 		},
-		"args": func(d *appsv1.Deployment, _ *corev1.Service, _ *policyv1.PodDisruptionBudget) {
-			d.Spec.Template.Spec.Containers[0].Args = []string{"-text=other"}
+		"probe": func(all objects) { all.pod().Containers[0].ReadinessProbe = nil },
+		"labels": func(all objects) {
+			for _, object := range all {
+				object.SetLabels(nil)
+			}
+			all.deployment().Spec.Template.Labels = map[string]string{EchoLabel: "other"}
 		},
-		"privileged": func(d *appsv1.Deployment, _ *corev1.Service, _ *policyv1.PodDisruptionBudget) {
-			d.Spec.Template.Spec.HostNetwork = true
-			d.Spec.Template.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{}
-			d.Spec.Template.Spec.SecurityContext = nil
+		"pause": func(all objects) { all.deployment().Spec.Paused = true },
+		"service": func(all objects) {
+			spec := &all.service().Spec
+			spec.Type = corev1.ServiceTypeNodePort
+			spec.Selector = map[string]string{"app": "other"}
+			spec.Ports[0].Port = 81
 		},
-		"probe": func(d *appsv1.Deployment, _ *corev1.Service, _ *policyv1.PodDisruptionBudget) {
-			d.Spec.Template.Spec.Containers[0].ReadinessProbe = nil
+		"service of another type": func(all objects) {
+			spec := &all.service().Spec
+			spec.ExternalName, spec.LoadBalancerSourceRanges = "example.com", []string{"192.0.2.0/24"}
 		},
-		"labels": func(d *appsv1.Deployment, s *corev1.Service, _ *policyv1.PodDisruptionBudget) {
-			d.Labels, s.Labels = nil, nil
-			d.Spec.Template.Labels = map[string]string{EchoLabel: "other"}
-		},
-		"pause": func(d *appsv1.Deployment, _ *corev1.Service, _ *policyv1.PodDisruptionBudget) { d.Spec.Paused = true },
-		"service": func(_ *appsv1.Deployment, s *corev1.Service, _ *policyv1.PodDisruptionBudget) {
-			s.Spec.Type = corev1.ServiceTypeNodePort
-			s.Spec.Selector = map[string]string{"app": "other"}
-			s.Spec.Ports[0].Port = 81
-		},
-		"service of another type": func(_ *appsv1.Deployment, s *corev1.Service, _ *policyv1.PodDisruptionBudget) {
-			s.Spec.ExternalName, s.Spec.LoadBalancerSourceRanges = "example.com", []string{"192.0.2.0/24"}
-		},
-		"budget": func(_ *appsv1.Deployment, _ *corev1.Service, b *policyv1.PodDisruptionBudget) {
-			b.Spec.MinAvailable, b.Spec.MaxUnavailable = b.Spec.MaxUnavailable, nil
+		"budget": func(all objects) {
+			spec := &all.budget().Spec
+			spec.MinAvailable, spec.MaxUnavailable = spec.MaxUnavailable, nil
 		},
 	} {
+		live := want.deepCopy()
+		drift(live)
+		for kind, object := range live.deepCopy() {
+			object.SetLabels(want[kind].GetLabels())
+			drifted[kind] = drifted[kind] || !equality.Semantic.DeepEqual(object, want[kind])
+		}
 		t.Run(name, func(t *testing.T) {
-			deployment, service, budget := shaped(echo)
-			drift(deployment, service, budget)
-			Deployment(deployment, echo, defaultImage)
-			Service(service, echo)
-			PodDisruptionBudget(budget, echo)
-			equal(t, deployment, wantDeployment)
-			equal(t, service, wantService)
-			equal(t, budget, wantBudget)
+			live.mutate(echo)
+			equal(t, live, want)
 		})
 	}
-}
-
-func TestBudgetOnlyForSeveralPods(t *testing.T) {
-	for replicas, want := range map[int32]bool{1: false, 2: true, 5: true} {
-		echo := newEcho(func(e *echov1.Echo) { e.Spec.Replicas = replicas })
-		if got := WantsPodDisruptionBudget(echo); got != want {
-			t.Errorf("%d replicas: got %v, want %v", replicas, got, want)
+	for _, kind := range Kinds {
+		if !drifted[kind.Name] {
+			t.Errorf("no drift changes the spec of the %s", kind.Name)
 		}
 	}
 }
 
-func TestURL(t *testing.T) {
+func TestBudgetIsWantedForSeveralPods(t *testing.T) {
+	for replicas, want := range map[int32]bool{1: false, 2: true, 5: true} {
+		echo := newEcho(func(e *echov1.Echo) { e.Spec.Replicas = replicas })
+		if got := WantsPodDisruptionBudget(echo); got != want {
+			t.Errorf("%d replicas: WantsPodDisruptionBudget = %t, want %t", replicas, got, want)
+		}
+	}
+}
+
+func TestURLOmitsPort80(t *testing.T) {
 	for port, want := range map[int32]string{
 		80:   "http://echo-hello.op-demo.svc",
 		8080: "http://echo-hello.op-demo.svc:8080",
 	} {
 		if got := URL(newEcho(func(e *echov1.Echo) { e.Spec.Port = port })); got != want {
-			t.Errorf("port %d: got %s, want %s", port, got, want)
+			t.Errorf("port %d: URL = %s, want %s", port, got, want)
 		}
 	}
 }
 
-func TestPageShowsMarkupAsText(t *testing.T) {
+func TestPageEscapesMarkup(t *testing.T) {
 	html := Text(newEcho(withPage(`</title><script>alert(1)</script>`), func(e *echov1.Echo) {
 		e.Spec.Message = "\n<b>bold</b> & $(HOME)"
 	}))
@@ -235,36 +256,53 @@ func TestPageShowsMarkupAsText(t *testing.T) {
 		"background: #2196F3;",
 	} {
 		if !strings.Contains(html, want) {
-			t.Errorf("the page lacks %s:\n%s", want, html)
+			t.Errorf("the page does not contain %s:\n%s", want, html)
 		}
 	}
 	if !strings.HasPrefix(html, "<!DOCTYPE html>") {
-		t.Error("the page does not begin as a browser expects")
+		t.Errorf("the page begins with %.20q, want a DOCTYPE", html)
 	}
 	if strings.HasSuffix(html, "\n") {
-		t.Error("the page ends with a newline, and the server adds one")
+		t.Error("the page ends with a newline, but the server appends one")
 	}
 }
 
-// TestLongestTextFitsAnArgument: Linux takes at most 128 KiB in one argument.
-func TestLongestTextFitsAnArgument(t *testing.T) {
+// Linux limits one argument to 128 KiB.
+func TestLongestTextFitsIntoAnArgument(t *testing.T) {
 	for _, char := range []string{"'", "😀", "$", "<", "\n"} {
 		text := Text(newEcho(withPage(strings.Repeat(char, 253)), func(e *echov1.Echo) {
 			e.Spec.Message = strings.Repeat(char, 16384)
 		}))
 		if length := len("-text=" + text + "\x00"); length > 128<<10 {
-			t.Errorf("a page of %q takes %d bytes", char, length)
+			t.Errorf("the longest page of %q has %d bytes, want at most %d", char, length, 128<<10)
 		}
 	}
 }
 
-func TestResourcesAreRounded(t *testing.T) {
-	deployment, _, _ := shaped(newEcho(func(e *echov1.Echo) {
+func TestResourcesAreRoundedAsTheAPIServerStoresThem(t *testing.T) {
+	pod := desiredState(newEcho(func(e *echov1.Echo) {
 		e.Spec.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100500u")}
-	}))
-	got := deployment.Spec.Template.Spec.Containers[0].Resources.Limits[corev1.ResourceCPU]
-	if got.String() != "101m" {
-		t.Errorf("got %s, want 101m as the API server stores it", got.String())
+	})).pod()
+	if got := pod.Containers[0].Resources.Limits[corev1.ResourceCPU]; got.String() != "101m" {
+		t.Errorf("CPU limit = %s, want 101m", got.String())
+	}
+}
+
+func TestShareUsesTheSameMemoryForEqualValues(t *testing.T) {
+	own := corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("32Mi")}}
+	one := desiredState(newEcho())
+	two := desiredState(newEcho(func(e *echov1.Echo) { e.Name, e.Spec.Resources = "two", own }))
+	Share(one.deployment())
+	Share(two.deployment())
+	first, second := one.pod(), two.pod()
+	if first.Containers[0].ReadinessProbe != second.Containers[0].ReadinessProbe || first.SecurityContext != second.SecurityContext {
+		t.Error("two Deployments with equal values do not share them")
+	}
+	if first.TopologySpreadConstraints[0].LabelSelector != one.deployment().Spec.Selector {
+		t.Error("two equal selectors of a Deployment are not shared")
+	}
+	if got := second.Containers[0].Resources; !equality.Semantic.DeepEqual(got, own) {
+		t.Errorf("resources = %v, want %v: Share replaced different values", got, own)
 	}
 }
 
@@ -276,23 +314,4 @@ func equal(t *testing.T, got, want any) {
 	gotYAML, _ := yaml.Marshal(got)
 	wantYAML, _ := yaml.Marshal(want)
 	t.Errorf("got:\n%s\nwant:\n%s", gotYAML, wantYAML)
-}
-
-// TestShare: Deployments that are kept use the same memory for what is the same.
-func TestShare(t *testing.T) {
-	own := corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("32Mi")}}
-	one, _, _ := shaped(newEcho())
-	two, _, _ := shaped(newEcho(func(e *echov1.Echo) { e.Name, e.Spec.Resources = "two", own }))
-	Share(one)
-	Share(two)
-	first, second := one.Spec.Template.Spec, two.Spec.Template.Spec
-	if first.Containers[0].ReadinessProbe != second.Containers[0].ReadinessProbe || first.SecurityContext != second.SecurityContext {
-		t.Error("equal parts of two Deployments are kept twice")
-	}
-	if first.TopologySpreadConstraints[0].LabelSelector != one.Spec.Selector {
-		t.Error("a selector is kept twice")
-	}
-	if got := second.Containers[0].Resources; !equality.Semantic.DeepEqual(got, own) {
-		t.Errorf("resources of one became those of all: %v", got)
-	}
 }

@@ -20,25 +20,25 @@ const (
 	containerName = "echo"
 	tmpVolume     = "tmp"
 
-	// nonRootUser is the user of the published server image. It is set for every image,
-	// as many, busybox for one, would run as root otherwise and be refused.
+	// nonRootUser is the user of the published server image. The operator sets it for every
+	// image: many images, for example busybox, run as root by default and would be rejected.
 	nonRootUser int64 = 65532
 
-	// The server stops listening at once on SIGTERM, while endpoints take a moment to
-	// leave every node: the pod waits that long first.
+	// The server stops listening immediately on SIGTERM, but every node needs a moment to
+	// remove the endpoint. The pod therefore waits for preStopSeconds before SIGTERM.
 	preStopSeconds     int64 = 5
 	gracePeriodSeconds int64 = 30
 
-	// A server starts within a second; two minutes allow for a slow pull of its image.
+	// A server starts within a second. Two minutes allow for a slow image pull.
 	progressDeadlineSeconds int32 = 120
 
-	// A server of the user's own has no probes: it counts as available when it has run for
-	// this long, so that one that crashes at once never does.
+	// A server of the user's own has no probes. It counts as available after it has run for
+	// this long, so a server that crashes immediately never becomes available.
 	ownServerReadySeconds int32 = 5
 )
 
-// Deployment shapes the Deployment of the Echo. The server's image is that of the Echo
-// or, where it has none, defaultImage.
+// Deployment mutates the Deployment of the Echo. The server image is defaultImage, unless the
+// Echo sets its own.
 func Deployment(deployment *appsv1.Deployment, echo *echov1.Echo, defaultImage string) {
 	setMeta(deployment, echo)
 	spec := &deployment.Spec
@@ -59,10 +59,10 @@ func Deployment(deployment *appsv1.Deployment, echo *echov1.Echo, defaultImage s
 		},
 	}
 	spec.Template.Labels = labels.Merge(spec.Template.Labels, ownedLabels(echo))
-	shapePod(&spec.Template.Spec, echo, defaultImage)
+	mutatePod(&spec.Template.Spec, echo, defaultImage)
 }
 
-func shapePod(pod *corev1.PodSpec, echo *echov1.Echo, defaultImage string) {
+func mutatePod(pod *corev1.PodSpec, echo *echov1.Echo, defaultImage string) {
 	pod.AutomountServiceAccountToken = new(false)
 	pod.EnableServiceLinks = new(false)
 	pod.HostNetwork, pod.HostPID, pod.HostIPC = false, false, false
@@ -90,10 +90,10 @@ func shapePod(pod *corev1.PodSpec, echo *echov1.Echo, defaultImage string) {
 		pod.Containers = slices.Insert(pod.Containers, 0, corev1.Container{Name: containerName})
 		i = 0
 	}
-	shapeContainer(&pod.Containers[i], echo, defaultImage)
+	mutateContainer(&pod.Containers[i], echo, defaultImage)
 }
 
-func shapeContainer(container *corev1.Container, echo *echov1.Echo, defaultImage string) {
+func mutateContainer(container *corev1.Container, echo *echov1.Echo, defaultImage string) {
 	container.Image = defaultImage
 	if echo.Spec.Image != "" {
 		container.Image = echo.Spec.Image
@@ -111,7 +111,7 @@ func shapeContainer(container *corev1.Container, echo *echov1.Echo, defaultImage
 	container.Lifecycle = &corev1.Lifecycle{
 		PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: preStopSeconds}},
 	}
-	// The end of a crashed server's log becomes part of the Echo's status.
+	// The status of the Echo repeats the end of the log of a crashed server.
 	container.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
 	container.SecurityContext = &corev1.SecurityContext{
 		AllowPrivilegeEscalation: new(false),
@@ -119,23 +119,23 @@ func shapeContainer(container *corev1.Container, echo *echov1.Echo, defaultImage
 		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 	}
 	if hasOwnServer(echo) {
-		shapeOwnServer(container, echo)
+		mutateOwnServer(container, echo)
 	} else {
-		shapeDefaultServer(container, echo)
+		mutateDefaultServer(container, echo)
 	}
 }
 
-// hasOwnServer tells whether the container runs what the user wrote, instead of a server
-// that follows the contract of http-echo.
+// hasOwnServer reports whether the container runs the command of the user instead of a server
+// that accepts the arguments of http-echo.
 func hasOwnServer(echo *echov1.Echo) bool {
 	return len(echo.Spec.Command)+len(echo.Spec.Args) > 0
 }
 
-// shapeDefaultServer follows the contract of http-echo.
-func shapeDefaultServer(container *corev1.Container, echo *echov1.Echo) {
+// mutateDefaultServer sets the arguments and probes of http-echo.
+func mutateDefaultServer(container *corev1.Container, echo *echov1.Echo) {
 	container.Command = nil
 	container.Args = []string{
-		"-text=" + unexpanded(Text(echo)),
+		"-text=" + escapeDollars(Text(echo)),
 		"-listen=:" + strconv.Itoa(int(echo.Spec.TargetPort)),
 	}
 	container.Env = slices.DeleteFunc(container.Env, func(env corev1.EnvVar) bool {
@@ -145,13 +145,13 @@ func shapeDefaultServer(container *corev1.Container, echo *echov1.Echo) {
 	container.LivenessProbe = healthProbe(10)
 }
 
-// shapeOwnServer gives a server of the user's own exactly the command and args that the
-// user wrote. It gets no probes: nothing says that it listens, or on which path.
-func shapeOwnServer(container *corev1.Container, echo *echov1.Echo) {
+// mutateOwnServer sets exactly the command and args that the user wrote. The server gets no
+// probes, because the operator does not know whether it listens, or on which path.
+func mutateOwnServer(container *corev1.Container, echo *echov1.Echo) {
 	container.Command = echo.Spec.Command
 	container.Args = echo.Spec.Args
 	for _, env := range []corev1.EnvVar{
-		{Name: "ECHO_TEXT", Value: unexpanded(Text(echo))},
+		{Name: "ECHO_TEXT", Value: escapeDollars(Text(echo))},
 		{Name: "ECHO_PORT", Value: strconv.Itoa(int(echo.Spec.TargetPort))},
 	} {
 		container.Env = upsert(container.Env, env, func(e corev1.EnvVar) bool { return e.Name == env.Name })
@@ -160,9 +160,9 @@ func shapeOwnServer(container *corev1.Container, echo *echov1.Echo) {
 	container.LivenessProbe = nil
 }
 
-// unexpanded protects the text from the kubelet, which expands $(NAME) in arguments and
-// variables, and turns $$ into $.
-func unexpanded(text string) string {
+// escapeDollars escapes the text for the kubelet, which expands $(NAME) in arguments and
+// variables and replaces $$ with $.
+func escapeDollars(text string) string {
 	return strings.ReplaceAll(text, "$", "$$")
 }
 
@@ -180,31 +180,31 @@ func healthProbe(periodSeconds int32) *corev1.Probe {
 	}
 }
 
-// resources returns the Echo's resources or, where it has none, small defaults; rounded
-// to the API server's own precision of a thousandth.
+// resources returns the resources of the Echo, or small defaults if it sets none. The API
+// server stores quantities with a precision of one thousandth, so resources rounds to that.
 func resources(echo *echov1.Echo) corev1.ResourceRequirements {
-	wanted := echo.Spec.Resources.DeepCopy()
-	if len(wanted.Limits)+len(wanted.Requests) == 0 {
-		wanted.Requests = corev1.ResourceList{
+	result := echo.Spec.Resources.DeepCopy()
+	if len(result.Limits)+len(result.Requests) == 0 {
+		result.Requests = corev1.ResourceList{
 			corev1.ResourceCPU:    resource.MustParse("10m"),
 			corev1.ResourceMemory: resource.MustParse("16Mi"),
 		}
-		wanted.Limits = corev1.ResourceList{
+		result.Limits = corev1.ResourceList{
 			corev1.ResourceCPU:    resource.MustParse("100m"),
 			corev1.ResourceMemory: resource.MustParse("64Mi"),
 		}
 	}
-	for _, list := range []corev1.ResourceList{wanted.Limits, wanted.Requests} {
+	for _, list := range []corev1.ResourceList{result.Limits, result.Requests} {
 		for name, quantity := range list {
 			quantity.RoundUp(resource.Milli)
 			list[name] = quantity
 		}
 	}
-	return *wanted
+	return *result
 }
 
-// sysctls lets a server without root listen on a port below 1024. The sysctl is among
-// those that the restricted Pod Security Standard allows.
+// sysctls allows a non-root server to listen on a port below 1024. The restricted Pod Security
+// Standard allows this sysctl.
 func sysctls(targetPort int32) []corev1.Sysctl {
 	if targetPort >= 1024 {
 		return nil
@@ -212,7 +212,7 @@ func sysctls(targetPort int32) []corev1.Sysctl {
 	return []corev1.Sysctl{{Name: "net.ipv4.ip_unprivileged_port_start", Value: "0"}}
 }
 
-// spreadOver spreads the pods of one revision over zones or nodes where it is possible.
+// spreadOver spreads the pods of one revision over zones or nodes, if possible.
 func spreadOver(topologyKey string, echo *echov1.Echo) corev1.TopologySpreadConstraint {
 	return corev1.TopologySpreadConstraint{
 		MaxSkew:           1,

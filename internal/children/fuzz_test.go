@@ -15,64 +15,56 @@ import (
 	"github.com/kkloud-io/echo-operator/internal/testing/random"
 )
 
-// FuzzShapes: whatever an author writes, a shape is always the same, and it depends
-// neither on how often it was applied nor on what the Echo was before.
-func FuzzShapes(f *testing.F) {
+// FuzzMutate checks that the desired state of any Echo is deterministic, and that it depends
+// neither on how often it was mutated nor on an earlier spec of the Echo.
+func FuzzMutate(f *testing.F) {
 	for seed := range uint64(200) {
 		f.Add(binary.BigEndian.AppendUint64(nil, seed), binary.BigEndian.AppendUint64(nil, ^seed))
 	}
 	f.Fuzz(func(t *testing.T, data, earlier []byte) {
 		echo, before := random.Echo(data), random.Echo(earlier)
-		before.ObjectMeta = echo.ObjectMeta // The same Echo, edited.
+		before.ObjectMeta = echo.ObjectMeta // The same Echo, before an edit.
 		untouched := echo.DeepCopy()
-		deployment, service, budget := shaped(echo)
+		want := desiredState(echo)
 
-		againDeployment, againService, againBudget := deployment.DeepCopy(), service.DeepCopy(), budget.DeepCopy()
-		Deployment(againDeployment, echo, defaultImage)
-		Service(againService, echo)
-		PodDisruptionBudget(againBudget, echo)
-		equal(t, againDeployment, deployment)
-		equal(t, againService, service)
-		equal(t, againBudget, budget)
+		again := want.deepCopy()
+		again.mutate(echo)
+		equal(t, again, want)
 
-		kept := deployment.DeepCopy()
-		Share(kept)
-		equal(t, kept, deployment)
+		shared := want.deepCopy()
+		Share(shared.deployment())
+		equal(t, shared, want)
 
-		editedDeployment, editedService, editedBudget := shaped(before)
-		Deployment(editedDeployment, echo, defaultImage)
-		Service(editedService, echo)
-		PodDisruptionBudget(editedBudget, echo)
-		equal(t, editedDeployment, deployment)
-		equal(t, editedService, service)
-		equal(t, editedBudget, budget)
+		edited := desiredState(before)
+		edited.mutate(echo)
+		equal(t, edited, want)
 
 		equal(t, echo, untouched)
 		if problems := validation.IsDNS1123Label(Name(echo)); len(problems) > 0 {
-			t.Errorf("name %q: %v", Name(echo), problems)
+			t.Errorf("name %q is not a DNS label: %v", Name(echo), problems)
 		}
-		if pod := deployment.Spec.Template.Spec; len(pod.Containers) != 1 || len(pod.InitContainers) != 0 || len(pod.Volumes) != 1 {
-			t.Errorf("the author added to the pod: %v", pod)
+		if pod := want.pod(); len(pod.Containers) != 1 || len(pod.InitContainers) != 0 || len(pod.Volumes) != 1 {
+			t.Errorf("pod = %v, want 1 container, 0 init containers and 1 volume", pod)
 		}
-		expandsTo(t, textGivenToServer(deployment.Spec.Template.Spec.Containers[0], echo), Text(echo))
+		expectExpansion(t, serverText(want.pod().Containers[0], echo), Text(echo))
 		if echo.Spec.Page != nil {
-			showsAsText(t, Text(echo), pageTitle(echo), echo.Spec.Message)
+			expectPage(t, Text(echo), pageTitle(echo), echo.Spec.Message)
 		}
 	})
 }
 
-// FuzzPage: a page has the elements of the template and no other, and shows the message and
-// the title as they are.
+// FuzzPage checks that a page has only the elements of the template, and that it shows message
+// and title literally.
 func FuzzPage(f *testing.F) {
 	for _, text := range []string{"", "a", "</title><script>alert(1)</script>", "</main>", "<!--", "&lt;", "\x00", "\r\n", "{{.}}", "'\"`"} {
 		f.Add(text, text)
 	}
 	f.Fuzz(func(t *testing.T, title, message string) {
 		if !utf8.ValidString(title) || !utf8.ValidString(message) {
-			t.Skip("no API object holds such text")
+			t.Skip("the API server stores only valid UTF-8")
 		}
 		echo := newEcho(withPage(title), func(e *echov1.Echo) { e.Spec.Message = message })
-		showsAsText(t, Text(echo), pageTitle(echo), message)
+		expectPage(t, Text(echo), pageTitle(echo), message)
 	})
 }
 
@@ -83,27 +75,28 @@ func pageTitle(echo *echov1.Echo) string {
 	return echo.Spec.Page.Title
 }
 
-func textGivenToServer(container corev1.Container, echo *echov1.Echo) string {
+// serverText returns the text in the container's argument or variable.
+func serverText(container corev1.Container, echo *echov1.Echo) string {
 	if !hasOwnServer(echo) {
 		return strings.TrimPrefix(container.Args[0], "-text=")
 	}
 	return container.Env[0].Value
 }
 
-// expandsTo checks what the kubelet makes of an argument: $$ becomes $, and nothing else of
-// it begins with a dollar.
-func expandsTo(t *testing.T, argument, want string) {
+// expectExpansion checks that the kubelet expands the argument to the text: every $ is escaped
+// as $$.
+func expectExpansion(t *testing.T, argument, want string) {
 	t.Helper()
 	if strings.Contains(strings.ReplaceAll(argument, "$$", ""), "$") {
-		t.Errorf("the kubelet expands %q", argument)
+		t.Errorf("argument = %q, want every $ escaped as $$", argument)
 	}
 	if got := strings.ReplaceAll(argument, "$$", "$"); got != want {
-		t.Errorf("the server is given %q, want %q", got, want)
+		t.Errorf("expanded argument = %q, want %q", got, want)
 	}
 }
 
-// showsAsText reads the page as a browser does.
-func showsAsText(t *testing.T, page, title, message string) {
+// expectPage parses the page as a browser does.
+func expectPage(t *testing.T, page, title, message string) {
 	t.Helper()
 	document, err := html.Parse(strings.NewReader(page))
 	if err != nil {
@@ -111,23 +104,23 @@ func showsAsText(t *testing.T, page, title, message string) {
 	}
 	texts, elements := map[atom.Atom]string{}, []string{}
 	for node := range document.Descendants() {
-		switch node.Type { //nolint:exhaustive // The rest is the document itself.
+		switch node.Type { //nolint:exhaustive // Other types do not occur below the document.
 		case html.ElementNode:
 			elements = append(elements, node.Data)
 		case html.TextNode:
 			texts[node.Parent.DataAtom] += node.Data
 		case html.CommentNode:
-			t.Errorf("a comment: %q", node.Data)
+			t.Errorf("the page contains the comment %q, want none", node.Data)
 		}
 	}
 	if got, want := strings.Join(elements, " "), "html head meta meta meta title style body header h1 main"; got != want {
-		t.Errorf("elements are %s, want %s", got, want)
+		t.Errorf("elements = %s, want %s", got, want)
 	}
-	// HTML has one kind of newline, and no NUL.
-	shown := strings.NewReplacer("\r\n", "\n", "\r", "\n", "\x00", "\uFFFD")
+	// The HTML parser normalizes newlines and replaces NUL.
+	normalized := strings.NewReplacer("\r\n", "\n", "\r", "\n", "\x00", "\uFFFD")
 	for element, want := range map[atom.Atom]string{atom.Title: title, atom.H1: title, atom.Main: message} {
-		if got := texts[element]; got != shown.Replace(want) {
-			t.Errorf("<%s> shows %q, want %q", element, got, shown.Replace(want))
+		if got := texts[element]; got != normalized.Replace(want) {
+			t.Errorf("<%s> contains %q, want %q", element, got, normalized.Replace(want))
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 )
 
-// Object is a child. It has the methods of controller-runtime's client.Object, which this
+// Object is a child. It has the methods of client.Object of controller-runtime, which this
 // package does not import.
 type Object interface {
 	metav1.Object
@@ -23,13 +23,13 @@ type Object interface {
 type Kind struct {
 	// Name of the kind, for example "Deployment".
 	Name string
-	// Resource is what RBAC, audit logs and request paths call it.
+	// Resource is the name of the kind in RBAC rules, audit logs and request paths.
 	Resource schema.GroupVersionResource
 	// New returns an empty object.
 	New func() Object
 	// NewList returns an empty list.
 	NewList func() runtime.Object
-	// Optional is true where an Echo may have no child of this kind.
+	// Optional is true if an Echo may have no child of this kind.
 	Optional bool
 	// Wanted reports whether the Echo has a child of this kind.
 	Wanted func(*echov1.Echo) bool
@@ -37,8 +37,8 @@ type Kind struct {
 	Mutate func(object Object, echo *echov1.Echo, serverImage string)
 }
 
-// Kinds lists what an Echo owns, in the order in which the operator writes it: the Service
-// comes first, so that the first ready pod is reachable at once.
+// Kinds lists the kinds that an Echo owns, in the order in which the operator writes them. The
+// Service comes first, so that the first ready pod is reachable immediately.
 var Kinds = []Kind{
 	{
 		Name:     "Service",

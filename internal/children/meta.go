@@ -1,9 +1,9 @@
-// Package children shapes the objects that an Echo owns.
+// Package children builds the desired state of the objects that an Echo owns.
 //
-// Each shape function sets, on an empty or a live object, exactly the fields that the
-// operator owns, and leaves every other field as it is: what the API server defaulted,
-// and what others added. Where the API server would default an owned field, the function
-// sets that very value. So a live object that a shape function does not change needs no write.
+// For each kind there is a mutate function. On an empty or a live object, it sets exactly the
+// fields that the operator owns. It does not change other fields: defaults of the API server
+// and fields of other writers. If the API server defaults an owned field, the function sets it
+// to that default. So a live object that a mutate function does not change needs no write.
 package children
 
 import (
@@ -15,21 +15,22 @@ import (
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 )
 
-// The label by which the operator's caches, and people, find what it manages.
+// The label that selects the objects that the operator manages. The operator's caches use it.
 const (
 	ManagedByLabel = "app.kubernetes.io/managed-by"
 	ManagedBy      = "echo-operator"
 )
 
-// EchoLabel holds the Echo's name on every child and pod. It alone selects the pods:
-// selectors cannot change, so nothing that may change between versions belongs into one.
+// EchoLabel contains the name of the Echo on every child and pod. It is the only label in the
+// pod selector: selectors are immutable, so they must not contain labels that may change
+// between versions.
 const EchoLabel = "kkloud.io/echo"
 
-// generationAnnotation holds, on every child, the generation of the Echo that it was last
-// written for.
+// generationAnnotation contains, on every child, the generation of the Echo for which the
+// operator last wrote the child.
 const generationAnnotation = "kkloud.io/echo-generation"
 
-// SetGeneration notes on a child for which generation of its Echo it is written.
+// SetGeneration records on a child for which generation of its Echo it is written.
 func SetGeneration(child metav1.Object, generation int64) {
 	annotations := child.GetAnnotations()
 	if annotations == nil {
@@ -39,8 +40,8 @@ func SetGeneration(child metav1.Object, generation int64) {
 	child.SetAnnotations(annotations)
 }
 
-// Generation returns for which generation of its Echo the child was last written, or 0 where
-// it does not say.
+// Generation returns for which generation of its Echo the child was last written, or 0 if the
+// child has no valid annotation.
 func Generation(child metav1.Object) int64 {
 	generation, err := strconv.ParseInt(child.GetAnnotations()[generationAnnotation], 10, 64)
 	if err != nil {
@@ -68,9 +69,9 @@ func ownedLabels(echo *echov1.Echo) labels.Set {
 	})
 }
 
-// setMeta sets the labels and the controller reference of a child. A reference that is there
-// is left as it is: a cluster that protects owner references lets nobody change one who may
-// not delete the child.
+// setMeta sets the labels and the controller reference of a child. It does not change an
+// existing reference: a cluster that protects owner references requires permission to delete
+// the child for that.
 func setMeta(child metav1.Object, echo *echov1.Echo) {
 	child.SetLabels(labels.Merge(child.GetLabels(), ownedLabels(echo)))
 	if !metav1.IsControlledBy(child, echo) {
@@ -79,7 +80,7 @@ func setMeta(child metav1.Object, echo *echov1.Echo) {
 	}
 }
 
-// upsert replaces the first item that matches, or appends.
+// upsert replaces the first item that matches, or appends the item.
 func upsert[T any](items []T, item T, matches func(T) bool) []T {
 	for i := range items {
 		if matches(items[i]) {

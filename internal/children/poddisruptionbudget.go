@@ -9,14 +9,14 @@ import (
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 )
 
-// WantsPodDisruptionBudget tells whether the Echo has one: with a single pod a budget
-// could only block the drain of its node.
+// WantsPodDisruptionBudget reports whether the Echo has a PodDisruptionBudget. With a single
+// pod, a budget would only block the drain of its node.
 func WantsPodDisruptionBudget(echo *echov1.Echo) bool {
 	return echo.Spec.Replicas > 1
 }
 
-// PodDisruptionBudget shapes the budget of the Echo: evictions take one pod at a time,
-// and a pod that does not work never blocks the drain of its node.
+// PodDisruptionBudget mutates the budget of the Echo. It allows one eviction at a time, and
+// an unhealthy pod never blocks the drain of its node.
 func PodDisruptionBudget(budget *policyv1.PodDisruptionBudget, echo *echov1.Echo) {
 	setMeta(budget, echo)
 	budget.Spec.Selector = &metav1.LabelSelector{MatchLabels: Selector(echo)}

@@ -9,15 +9,15 @@ import (
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 )
 
-// portName connects the Service with the container's port by name, so that pods of an
-// old and a new targetPort both receive requests during a rollout.
+// portName is the name of the container's port. The Service refers to the port by name, so
+// that pods with the old and with the new targetPort receive requests during a rollout.
 const portName = "http"
 
-// Service shapes the Service of the Echo.
+// Service mutates the Service of the Echo.
 func Service(service *corev1.Service, echo *echov1.Echo) {
 	setMeta(service, echo)
 	service.Spec.Type = corev1.ServiceTypeClusterIP
-	// These belong to other types, and would stay when the type comes back.
+	// These fields belong to other types, and would remain after the type is reverted.
 	service.Spec.ExternalName, service.Spec.LoadBalancerSourceRanges = "", nil
 	service.Spec.Selector = Selector(echo)
 	service.Spec.Ports = []corev1.ServicePort{{
@@ -28,8 +28,8 @@ func Service(service *corev1.Service, echo *echov1.Echo) {
 	}}
 }
 
-// URL returns the Service's URL inside the cluster, without the cluster's own domain,
-// which differs between clusters.
+// URL returns the URL of the Service inside the cluster, without the cluster domain, which
+// differs between clusters.
 func URL(echo *echov1.Echo) string {
 	host := fmt.Sprintf("%s.%s.svc", Name(echo), echo.Namespace)
 	if echo.Spec.Port == 80 {

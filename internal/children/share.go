@@ -7,41 +7,41 @@ import (
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 )
 
-// typical is what Deployments of Echoes have in common.
-var typical = func() *appsv1.Deployment {
+// common is the Deployment of an Echo with default settings.
+var common = func() *appsv1.Deployment {
 	deployment := &appsv1.Deployment{}
 	Deployment(deployment, &echov1.Echo{Spec: echov1.EchoSpec{Replicas: 1, TargetPort: 5678}}, "")
 	return deployment
 }()
 
-// Share saves memory where many Deployments are kept: parts that are the same in nearly every
-// one, or twice in this one, are kept once. It must not be changed in place afterwards.
+// Share saves memory in a cache of many Deployments. Values that are equal in most Deployments,
+// or that occur twice in this one, share memory. The Deployment must not be changed afterwards.
 func Share(deployment *appsv1.Deployment) {
 	spec := &deployment.Spec
 	share(&spec.Template.Labels, deployment.Labels)
-	share(&spec.Strategy, typical.Spec.Strategy)
-	pod, typicalPod := &spec.Template.Spec, &typical.Spec.Template.Spec
-	share(&pod.SecurityContext, typicalPod.SecurityContext)
-	share(&pod.Volumes, typicalPod.Volumes)
+	share(&spec.Strategy, common.Spec.Strategy)
+	pod, commonPod := &spec.Template.Spec, &common.Spec.Template.Spec
+	share(&pod.SecurityContext, commonPod.SecurityContext)
+	share(&pod.Volumes, commonPod.Volumes)
 	for i := range pod.TopologySpreadConstraints {
 		share(&pod.TopologySpreadConstraints[i].LabelSelector, spec.Selector)
-		share(&pod.TopologySpreadConstraints[i].MatchLabelKeys, typicalPod.TopologySpreadConstraints[0].MatchLabelKeys)
+		share(&pod.TopologySpreadConstraints[i].MatchLabelKeys, commonPod.TopologySpreadConstraints[0].MatchLabelKeys)
 	}
 	for i := range pod.Containers {
-		container, typicalContainer := &pod.Containers[i], &typicalPod.Containers[0]
-		share(&container.Ports, typicalContainer.Ports)
-		share(&container.Resources, typicalContainer.Resources)
-		share(&container.VolumeMounts, typicalContainer.VolumeMounts)
-		share(&container.Lifecycle, typicalContainer.Lifecycle)
-		share(&container.SecurityContext, typicalContainer.SecurityContext)
-		share(&container.ReadinessProbe, typicalContainer.ReadinessProbe)
-		share(&container.LivenessProbe, typicalContainer.LivenessProbe)
+		container, commonContainer := &pod.Containers[i], &commonPod.Containers[0]
+		share(&container.Ports, commonContainer.Ports)
+		share(&container.Resources, commonContainer.Resources)
+		share(&container.VolumeMounts, commonContainer.VolumeMounts)
+		share(&container.Lifecycle, commonContainer.Lifecycle)
+		share(&container.SecurityContext, commonContainer.SecurityContext)
+		share(&container.ReadinessProbe, commonContainer.ReadinessProbe)
+		share(&container.LivenessProbe, commonContainer.LivenessProbe)
 	}
 }
 
-// share puts what is known in the place of what is equal to it.
-func share[T any](kept *T, known T) {
-	if equality.Semantic.DeepEqual(*kept, known) {
-		*kept = known
+// share replaces *value with shared if the two are equal.
+func share[T any](value *T, shared T) {
+	if equality.Semantic.DeepEqual(*value, shared) {
+		*value = shared
 	}
 }

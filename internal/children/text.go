@@ -13,8 +13,7 @@ var pageHTML string
 
 var pageTemplate = template.Must(template.New("page").Parse(pageHTML))
 
-// Text returns what the server answers: the message itself or, with spec.page, the HTML
-// document that shows it.
+// Text returns the response body: the message or, with spec.page, the HTML page that shows it.
 func Text(echo *echov1.Echo) string {
 	page := echo.Spec.Page
 	if page == nil {
@@ -29,8 +28,8 @@ func Text(echo *echov1.Echo) string {
 		page.Language, title, page.Color, echo.Spec.Message,
 	})
 	if err != nil {
-		panic(err) // A fixed template, plain strings, a writer in memory: a programming error.
+		panic(err) // Template and data types are constant, so this is a programming error.
 	}
-	// The server ends its answer with a newline of its own.
+	// The server appends a newline.
 	return strings.TrimSuffix(html.String(), "\n")
 }

@@ -6,14 +6,15 @@ import (
 
 	. "github.com/onsi/gomega"
 
+	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/internal/testing/controlplane"
 )
 
-// requests returns what the operator asked for since the mark: verb, resource and object
-// of each request. Watches do not count, nor the reads that only learn which types exist.
-func requests(since int64) []string {
+// requestsSince returns the operator's requests since the mark, as verb, resource and object.
+// It omits watches, and requests that read which types exist.
+func requestsSince(mark int64) []string {
 	var requests []string
-	for _, event := range requested(since) {
+	for _, event := range auditEventsSince(mark) {
 		if ref := event.ObjectRef; ref != nil && event.Verb != "watch" {
 			requests = append(requests, fmt.Sprintf("%s %s/%s %s/%s", event.Verb, ref.Resource, ref.Subresource, ref.Namespace, ref.Name))
 		}
@@ -21,25 +22,25 @@ func requests(since int64) []string {
 	return requests
 }
 
-// requested returns the operator's part of the audit log since the mark.
-func requested(since int64) []controlplane.AuditEvent {
-	events, err := audit.Since(since, operatorUser)
+// auditEventsSince returns the operator's events in the audit log since the mark.
+func auditEventsSince(mark int64) []controlplane.AuditEvent {
+	events, err := audit.Since(mark, operatorUser)
 	Expect(err).NotTo(HaveOccurred())
 	return events
 }
 
-// mark returns the present end of the audit log.
-func mark() int64 {
+// auditMark returns the current end of the audit log.
+func auditMark() int64 {
 	end, err := audit.Mark()
 	Expect(err).NotTo(HaveOccurred())
 	return end
 }
 
-// startUp is what an operator asks for when it starts: one list for each type it watches.
-func startUp(requests []string) []string {
-	return slices.DeleteFunc(requests, func(request string) bool {
-		return slices.Contains([]string{
-			"list echoes/ /", "list deployments/ /", "list services/ /", "list poddisruptionbudgets/ /", "list pods/ /",
-		}, request)
-	})
+// withoutInitialLists removes the requests of every start: one list for each watched type.
+func withoutInitialLists(requests []string) []string {
+	lists := []string{"list echoes/ /", "list pods/ /"}
+	for _, kind := range children.Kinds {
+		lists = append(lists, "list "+kind.Resource.Resource+"/ /")
+	}
+	return slices.DeleteFunc(requests, func(request string) bool { return slices.Contains(lists, request) })
 }

@@ -3,26 +3,25 @@ package controller
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
 )
 
-// CacheOptions limits the cache to the given namespaces (none means all), and to the
-// children of Echoes: a cluster's other Deployments, Services and pods cost nothing. Children
-// and pods are read without a copy: a pass changes only copies of its own.
+// CacheOptions limits the cache to the given namespaces (none means all) and to the children
+// of Echoes, so that other Deployments, Services and pods use no memory. Reads of children
+// and pods return the cached object itself: the reconciler changes only deep copies.
 func CacheOptions(namespaces []string) cache.Options {
 	managed := labels.SelectorFromSet(labels.Set{children.ManagedByLabel: children.ManagedBy})
 	options := cache.Options{
@@ -48,7 +47,7 @@ func CacheOptions(namespaces []string) cache.Options {
 	return options
 }
 
-// slimDeployment keeps once what most Deployments have in common.
+// slimDeployment reduces the memory of a cached Deployment: it shares values with the others.
 func slimDeployment(object any) (any, error) {
 	if deployment, ok := object.(*appsv1.Deployment); ok {
 		deployment.ManagedFields = nil
@@ -57,69 +56,67 @@ func slimDeployment(object any) (any, error) {
 	return object, nil
 }
 
-// RESTMapper knows what the operator works with. So nothing is asked for before the cache
-// starts, which waits for an API server that is away, and for a CRD that is not there yet.
-func RESTMapper(scheme *runtime.Scheme) (meta.RESTMapper, error) {
+// RESTMapper maps the kinds that the operator uses without discovery. So the setup makes no API
+// calls, and only the cache waits for an unavailable API server or a missing CRD.
+func RESTMapper() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
-	for object := range CacheOptions(nil).ByObject {
-		kind, err := apiutil.GVKForObject(object, scheme)
-		if err != nil {
-			return nil, err
+	add := func(kind string, resource schema.GroupVersionResource) {
+		version := resource.GroupVersion()
+		singular := version.WithResource(strings.ToLower(kind))
+		for _, name := range []string{kind, kind + "List"} {
+			mapper.AddSpecific(version.WithKind(name), resource, singular, meta.RESTScopeNamespace)
 		}
-		plural, singular := meta.UnsafeGuessKindToResource(kind)
-		add(mapper, kind, plural, singular)
 	}
-	version := echov1.GroupVersion
-	add(mapper, version.WithKind("Echo"), version.WithResource("echoes"), version.WithResource("echo"))
-	return mapper, nil
+	add("Echo", echov1.GroupVersion.WithResource("echoes"))
+	add("Pod", corev1.SchemeGroupVersion.WithResource("pods"))
+	for _, kind := range children.Kinds {
+		add(kind.Name, kind.Resource)
+	}
+	return mapper
 }
 
-// add makes a kind and its list known.
-func add(mapper *meta.DefaultRESTMapper, kind schema.GroupVersionKind, plural, singular schema.GroupVersionResource) {
-	mapper.AddSpecific(kind, plural, singular, meta.RESTScopeNamespace)
-	mapper.AddSpecific(kind.GroupVersion().WithKind(kind.Kind+"List"), plural, singular, meta.RESTScopeNamespace)
-}
-
-// ClientOptions makes a read from the cache wait for the writes that went before it, so
-// that no pass acts on a view from before the last one. The library supports that for one
-// namespace or all of them; with several, a pass may need a retry.
+// ClientOptions makes a read from the cache wait until the cache contains the client's earlier
+// writes, so that a reconciliation does not act on a stale snapshot. controller-runtime supports
+// this for one namespace or for all. With several, a reconciliation may need a retry.
 func ClientOptions(namespaces []string) client.Options {
 	return client.Options{Cache: &client.CacheOptions{
 		EnableReadYourWritesConsistency: new(len(namespaces) <= 1),
 	}}
 }
 
-// catchUp is how long a read waits for the writes that went before it.
-const catchUp = time.Second
+// cacheWaitTimeout limits how long a read waits for the client's earlier writes.
+const cacheWaitTimeout = time.Second
 
-// NewClient makes a client whose reads do not wait for ever: where an object was deleted
-// while a watch was away, nothing tells that its write has been seen. Nothing relies on the
-// wait; it only saves requests in vain.
+// NewClient returns a client whose reads wait for at most cacheWaitTimeout. The unlimited wait of
+// controller-runtime never ends if an object was deleted while the watch was interrupted,
+// because the cache then never contains the write. Correctness does not depend on the wait: it
+// only saves requests that would fail.
 func NewClient(config *rest.Config, options client.Options) (client.Client, error) {
 	c, err := client.New(config, options)
 	if err != nil {
 		return nil, err
 	}
-	return impatientClient{Client: c, cache: options.Cache.Reader}, nil
+	return boundedWaitClient{Client: c, cache: options.Cache.Reader}, nil
 }
 
-type impatientClient struct {
+// boundedWaitClient reads from the cache without waiting after cacheWaitTimeout.
+type boundedWaitClient struct {
 	client.Client
 	cache client.Reader
 }
 
 // Get implements client.Reader.
-func (c impatientClient) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+func (c boundedWaitClient) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 	return c.read(ctx, func(ctx context.Context, reader client.Reader) error { return reader.Get(ctx, key, object, options...) })
 }
 
 // List implements client.Reader.
-func (c impatientClient) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+func (c boundedWaitClient) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	return c.read(ctx, func(ctx context.Context, reader client.Reader) error { return reader.List(ctx, list, options...) })
 }
 
-func (c impatientClient) read(ctx context.Context, from func(context.Context, client.Reader) error) error {
-	waiting, stop := context.WithTimeout(ctx, catchUp)
+func (c boundedWaitClient) read(ctx context.Context, from func(context.Context, client.Reader) error) error {
+	waiting, stop := context.WithTimeout(ctx, cacheWaitTimeout)
 	defer stop()
 	err := from(waiting, c.Client)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {

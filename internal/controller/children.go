@@ -21,72 +21,74 @@ import (
 // +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create;update
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;update;delete
 
-// foreignError says that an object of the child's name belongs to somebody else.
-type foreignError struct {
+// notControlledError reports that an object with the name of the child is not controlled by
+// the Echo.
+type notControlledError struct {
 	kind   string
 	object client.Object
 }
 
-func (e *foreignError) Error() string {
-	owner := "no controller"
+func (e *notControlledError) Error() string {
+	controller := "none"
 	if ref := metav1.GetControllerOf(e.object); ref != nil {
-		owner = fmt.Sprintf("%s %s (UID %s)", ref.Kind, ref.Name, ref.UID)
+		controller = fmt.Sprintf("%s %s, UID %s", ref.Kind, ref.Name, ref.UID)
 	}
-	return fmt.Sprintf("%s %s exists and is not controlled by this Echo, but by %s: delete or rename it",
-		e.kind, e.object.GetName(), owner)
+	return fmt.Sprintf("%s %s exists and is not controlled by this Echo (controller: %s): delete or rename it",
+		e.kind, e.object.GetName(), controller)
 }
 
-// overruledError says that what was written was changed on its way in, by somebody who would
-// change it again.
-type overruledError struct {
+// mutatedByAdmissionError reports that admission changed fields that the operator had written.
+// Admission would change them again, so an immediate retry has no effect.
+type mutatedByAdmissionError struct {
 	kind string
-	// undone is what did not last, as a patch.
-	undone []byte
+	// patch contains the values that the operator had written.
+	patch []byte
 }
 
-func (e *overruledError) Error() string {
-	return fmt.Sprintf("%s: an admission policy or webhook of the cluster changed it, against %s", e.kind, e.undone)
+func (e *mutatedByAdmissionError) Error() string {
+	return fmt.Sprintf("%s: an admission policy or webhook changed it; the operator had written %s", e.kind, e.patch)
 }
 
-// shaped returns a copy of the live object in the shape that the Echo wants, and tells whether
-// that is another one. It mostly is not, which encodings that are equal say in an eighth of the
-// time that reflection takes; where they differ, it may be in form alone, as 1 and 1000m.
-func (r *EchoReconciler) shaped(echo *echov1.Echo, c children.Kind, live client.Object) (wanted client.Object, changed bool) {
-	wanted = live.DeepCopyObject().(client.Object)
-	before := encoded(wanted) // Not of what is live: encoding writes into quantities, and others read them.
-	c.Mutate(wanted, echo, r.ServerImage)
-	if before != nil && bytes.Equal(before, encoded(wanted)) {
-		return wanted, false
+// desiredState returns a mutated copy of the live object, and whether the two differ. Usually they
+// do not: comparing the encodings shows that in an eighth of the time of reflection. Encodings
+// of equal objects may differ in notation, for example 1 and 1000m, so reflection decides then.
+func (r *EchoReconciler) desiredState(echo *echov1.Echo, c children.Kind, live client.Object) (desired client.Object, changed bool) {
+	desired = live.DeepCopyObject().(client.Object)
+	before := encode(desired) // Encoding writes into quantities, and other goroutines read the live object.
+	c.Mutate(desired, echo, r.ServerImage)
+	if before != nil && bytes.Equal(before, encode(desired)) {
+		return desired, false
 	}
-	return wanted, !equality.Semantic.DeepEqual(live, wanted)
+	return desired, !equality.Semantic.DeepEqual(live, desired)
 }
 
-// encoded returns the object as it is sent, or nil for a type that has no such encoding.
-func encoded(object client.Object) []byte {
+// encode returns the protobuf encoding of the object, or nil for a type without one.
+func encode(object client.Object) []byte {
 	if o, is := object.(interface{ Marshal() ([]byte, error) }); is {
-		encoding, _ := o.Marshal() // Where that fails, reflection decides.
+		encoding, _ := o.Marshal() // After an error, reflection decides.
 		return encoding
 	}
 	return nil
 }
 
-// overruled compares what the API server returned from a write with what the Echo wants.
-func (r *EchoReconciler) overruled(echo *echov1.Echo, c children.Kind, written client.Object) error {
-	wanted, changed := r.shaped(echo, c, written)
+// mutatedByAdmission returns an error if the object that a write returned differs from the
+// desired state.
+func (r *EchoReconciler) mutatedByAdmission(echo *echov1.Echo, c children.Kind, written client.Object) error {
+	desired, changed := r.desiredState(echo, c, written)
 	if !changed {
 		return nil
 	}
-	undone, err := client.StrategicMergeFrom(written).Data(wanted)
+	patch, err := client.StrategicMergeFrom(written).Data(desired)
 	if err != nil {
-		return fmt.Errorf("compare %s with what was written: %w", c.Name, err)
+		return fmt.Errorf("compare %s with its desired state: %w", c.Name, err)
 	}
-	return &overruledError{kind: c.Name, undone: undone}
+	return &mutatedByAdmissionError{kind: c.Name, patch: patch}
 }
 
-// apply brings one child to the shape that the Echo wants, with one write at the most, and
-// returns it as the API server last did, also beside an error; nil where the Echo has no
-// such child.
-func (r *EchoReconciler) apply(ctx context.Context, echo *echov1.Echo, c children.Kind) (client.Object, error) {
+// reconcileChild brings one child to its desired state with at most one write. It returns the
+// child as the API server last returned it, possibly together with an error. The child is nil
+// if the Echo controls none or the child is being deleted.
+func (r *EchoReconciler) reconcileChild(ctx context.Context, echo *echov1.Echo, c children.Kind) (client.Object, error) {
 	wanted := c.Wanted(echo)
 	live := client.Object(c.New())
 	key := client.ObjectKey{Namespace: echo.Namespace, Name: children.Name(echo)}
@@ -95,7 +97,7 @@ func (r *EchoReconciler) apply(ctx context.Context, echo *echov1.Echo, c childre
 		if !wanted {
 			return nil, nil
 		}
-		if wasThere(echo, c) { // It may have gone with its Echo.
+		if previouslyReconciled(echo, c) { // The child may have been deleted together with its Echo.
 			if err := r.checkNewest(ctx, echo); err != nil {
 				return nil, err
 			}
@@ -104,8 +106,8 @@ func (r *EchoReconciler) apply(ctx context.Context, echo *echov1.Echo, c childre
 		if !apierrors.IsAlreadyExists(createErr) {
 			return created, createErr
 		}
-		// The cache holds only what carries our label: the child may have lost it, or may
-		// be somebody else's.
+		// The cache contains only objects with the operator's label. The existing object has
+		// lost its label, or it is not controlled by this Echo.
 		err = r.APIReader.Get(ctx, key, live)
 	}
 	switch {
@@ -115,27 +117,27 @@ func (r *EchoReconciler) apply(ctx context.Context, echo *echov1.Echo, c childre
 		if !wanted {
 			return nil, nil
 		}
-		r.Metrics.InConflict(c.Name)
-		return nil, &foreignError{kind: c.Name, object: live}
+		r.Metrics.CountConflict(c.Name)
+		return nil, &notControlledError{kind: c.Name, object: live}
 	case !live.GetDeletionTimestamp().IsZero():
-		return nil, nil // Its end is an event that brings the Echo back.
+		return nil, nil // The event of the deletion requeues the Echo.
 	case !wanted:
 		return nil, r.remove(ctx, echo, c, live)
 	}
 	return r.update(ctx, echo, c, live)
 }
 
-// wasThere tells whether the status was written when there was such a child.
-func wasThere(echo *echov1.Echo, c children.Kind) bool {
+// previouslyReconciled reports whether the status was written after the child had been created.
+func previouslyReconciled(echo *echov1.Echo, c children.Kind) bool {
 	observed := echo.Status.ObservedGeneration
 	return observed == echo.Generation || observed > 0 && !c.Optional
 }
 
-// errStaleEcho says that an Echo was read that has changed since, or is gone.
+// errStaleEcho reports that the Echo in the cache has since been changed or deleted.
 var errStaleEcho = errors.New("the cache lags behind the Echo")
 
-// checkNewest asks the API server whether the Echo that was read is the newest. It is called
-// where the children give reason to doubt it.
+// checkNewest reads the Echo from the API server, and returns errStaleEcho if the cached Echo is
+// out of date. It is called only if a child indicates that.
 func (r *EchoReconciler) checkNewest(ctx context.Context, echo *echov1.Echo) error {
 	var newest echov1.Echo
 	err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(echo), &newest)
@@ -146,9 +148,9 @@ func (r *EchoReconciler) checkNewest(ctx context.Context, echo *echov1.Echo) err
 	return err
 }
 
-// checkNotNewer fails where the child was already written for a newer Echo than the one that
-// was read: to write it now would put it back. Anybody can write such a number, so it only
-// gives reason to doubt.
+// checkNotNewer returns an error if the child was already written for a newer generation than
+// that of the cached Echo: a write would revert the child. Other clients can change the
+// annotation, so checkNewest decides.
 func (r *EchoReconciler) checkNotNewer(ctx context.Context, echo *echov1.Echo, live client.Object) error {
 	if children.Generation(live) <= echo.Generation {
 		return nil
@@ -166,31 +168,31 @@ func (r *EchoReconciler) create(ctx context.Context, echo *echov1.Echo, c childr
 		return nil, err
 	}
 	log.FromContext(ctx).Info("Created "+c.Name, "child", key.Name)
-	if wasThere(echo, c) && !meta.IsStatusConditionTrue(echo.Status.Conditions, echov1.ConditionDegraded) {
-		r.Metrics.Corrected(c.Name)
+	if previouslyReconciled(echo, c) && !meta.IsStatusConditionTrue(echo.Status.Conditions, echov1.ConditionDegraded) {
+		r.Metrics.CountCorrection(c.Name)
 	}
-	return object, r.overruled(echo, c, object)
+	return object, r.mutatedByAdmission(echo, c, object)
 }
 
-// update writes only what differs, based on the version that was read. Where the write is
-// refused, the child is still what it was.
+// update writes the child if it differs from its desired state, with the resourceVersion that
+// was read. It returns the live child if the write is rejected.
 func (r *EchoReconciler) update(ctx context.Context, echo *echov1.Echo, c children.Kind, live client.Object) (client.Object, error) {
-	wanted, changed := r.shaped(echo, c, live)
+	desired, changed := r.desiredState(echo, c, live)
 	if !changed {
 		return live, nil
 	}
 	if err := r.checkNotNewer(ctx, echo, live); err != nil {
 		return live, err
 	}
-	children.SetGeneration(wanted, echo.Generation)
-	if err := r.Client.Update(ctx, wanted); err != nil {
+	children.SetGeneration(desired, echo.Generation)
+	if err := r.Client.Update(ctx, desired); err != nil {
 		return live, err
 	}
 	log.FromContext(ctx).Info("Updated "+c.Name, "child", live.GetName())
 	if children.Generation(live) == echo.Generation {
-		r.Metrics.Corrected(c.Name)
+		r.Metrics.CountCorrection(c.Name)
 	}
-	return wanted, r.overruled(echo, c, wanted)
+	return desired, r.mutatedByAdmission(echo, c, desired)
 }
 
 func (r *EchoReconciler) remove(ctx context.Context, echo *echov1.Echo, c children.Kind, live client.Object) error {

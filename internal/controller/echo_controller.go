@@ -1,5 +1,5 @@
-// Package controller makes every Echo true: it applies the children that package children
-// shapes, and writes the status that package status works out.
+// Package controller reconciles Echoes: it writes the children whose desired state package
+// children builds, and the status that package status computes.
 package controller
 
 import (
@@ -38,23 +38,23 @@ import (
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create
 
 const (
-	// A refusal that only a change elsewhere can cure is tried again at a pace that slows
-	// down between these bounds, as no watch tells of the change.
-	minRefusalRetry = time.Second
-	maxRefusalRetry = 30 * time.Second
+	// A terminal error disappears only after a change elsewhere, for example of a quota, that no
+	// watch reports. The operator retries at increasing intervals between these bounds.
+	minTerminalErrorRetry = time.Second
+	maxTerminalErrorRetry = 30 * time.Second
 
-	// A write that came too late is tried again when the cache has caught up.
+	// After a write based on a stale snapshot, the operator waits for the cache and retries.
 	staleRetry = time.Second
 
-	// Failures of the API server are retried at a growing pace within these bounds, so
-	// that all is well again within a minute of its return.
+	// Other errors of the API server are retried with exponential back-off between these
+	// bounds, so that all Echoes converge within a minute after an outage.
 	minBackoff = 100 * time.Millisecond
 	maxBackoff = 30 * time.Second
 
-	// A pass takes milliseconds; one that hangs gives its worker back.
-	passTimeout = time.Minute
+	// A reconciliation takes milliseconds. The timeout frees the worker if one hangs.
+	reconcileTimeout = time.Minute
 
-	// maxNote is the most characters of a refusal or an error that events and the log repeat.
+	// maxNote is the maximum number of characters of an error in an event or a log line.
 	maxNote = 256
 )
 
@@ -62,48 +62,49 @@ const (
 type EchoReconciler struct {
 	// Client reads from the cache and writes to the API server.
 	Client client.Client
-	// APIReader reads from the API server, where the cache cannot know.
+	// APIReader reads from the API server, bypassing the cache.
 	APIReader client.Reader
 	// Recorder writes events.
 	Recorder events.EventRecorder
-	// ServerImage is the image of an Echo that names none.
+	// ServerImage is the server image of an Echo that does not set its own.
 	ServerImage string
-	// MaxConcurrentReconciles is the number of Echoes that are reconciled at a time.
+	// MaxConcurrentReconciles is the maximum number of Echoes that are reconciled concurrently.
 	MaxConcurrentReconciles int
-	// Metrics count what it does.
+	// Metrics are the metrics that the reconciler updates.
 	Metrics *metrics.Metrics
 }
 
-// SetupWithManager registers the reconciler and what it watches.
+// SetupWithManager registers the reconciler and its watches.
 func (r *EchoReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	if err := indexPods(ctx, mgr); err != nil {
 		return err
 	}
 	b := ctrl.NewControllerManagedBy(mgr).
 		For(&echov1.Echo{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&echov1.Echo{}, lookAgain, builder.WithPredicates(statusChanged)).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(echoOfPod), builder.WithPredicates(sinceStart, podFailureChanged)).
+		Watches(&echov1.Echo{}, requeueOnStatusChange, builder.WithPredicates(statusChanged)).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(echoOfPod), builder.WithPredicates(ignoreInitialList, podFailureChanged)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: r.MaxConcurrentReconciles,
-			ReconciliationTimeout:   passTimeout,
+			ReconciliationTimeout:   reconcileTimeout,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minBackoff, maxBackoff),
 		})
 	for _, kind := range children.Kinds {
-		b.Owns(kind.New(), builder.WithPredicates(sinceStart))
+		b.Owns(kind.New(), builder.WithPredicates(ignoreInitialList))
 	}
 	return b.Complete(reconcile.AsReconciler(mgr.GetClient(), r))
 }
 
-// sinceStart leaves out what was there before the operator: every Echo that was is looked at
-// once, and its children with it. To hear of each of them, too, would keep the queue busy.
-var sinceStart = predicate.Funcs{
+// ignoreInitialList drops the create events of objects that existed before the operator started.
+// The operator reconciles every Echo once at its start anyway, and its children with it.
+var ignoreInitialList = predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList },
 }
 
-// lookAgain has a status looked at again that somebody has written. It may have been this
-// operator: the pass before may not have seen that yet, and have left a status as it was that
-// it should have changed. It takes its time, as two operators might disagree.
-var lookAgain = handler.Funcs{
+// requeueOnStatusChange requeues the Echo when its status changes, including by an external
+// client. It also requeues after the operator's own write: a reconciliation that has not seen
+// that write yet may have kept a status that it should have changed. The delay limits the rate
+// if two operators write different statuses.
+var requeueOnStatusChange = handler.Funcs{
 	UpdateFunc: func(_ context.Context, e event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 		queue.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.ObjectNew)}, staleRetry)
 	},
@@ -115,13 +116,13 @@ var statusChanged = predicate.Funcs{
 	},
 }
 
-// Reconcile makes one pass: it applies each child, works out the status from what is
-// observed, and writes it where it changed.
+// Reconcile reconciles each child, computes the status from the observed state, and writes the
+// status if it changed.
 func (r *EchoReconciler) Reconcile(ctx context.Context, echo *echov1.Echo) (ctrl.Result, error) {
 	if !echo.DeletionTimestamp.IsZero() {
-		return ctrl.Result{}, nil // The garbage collector removes the children.
+		return ctrl.Result{}, nil // The garbage collector deletes the children.
 	}
-	observed, err := r.applyChildren(ctx, echo)
+	observed, err := r.reconcileChildren(ctx, echo)
 	if err != nil {
 		return retry(err)
 	}
@@ -132,24 +133,24 @@ func (r *EchoReconciler) Reconcile(ctx context.Context, echo *echov1.Echo) (ctrl
 	if err := r.writeStatus(ctx, echo, next); err != nil {
 		return retry(err)
 	}
-	if len(observed.Refused) > 0 {
-		return ctrl.Result{RequeueAfter: refusalRetry(next)}, nil
+	if len(observed.Rejected) > 0 {
+		return ctrl.Result{RequeueAfter: terminalErrorRetry(next)}, nil
 	}
 	return ctrl.Result{}, nil
 }
 
-// applyChildren applies every child, also when one of them is refused: a refusal becomes
-// part of the observation. It fails where the answer says nothing about the child itself.
-func (r *EchoReconciler) applyChildren(ctx context.Context, echo *echov1.Echo) (status.Observation, error) {
+// reconcileChildren reconciles every child, also after a terminal error of another child.
+// Terminal errors become part of the observation. It returns all other errors.
+func (r *EchoReconciler) reconcileChildren(ctx context.Context, echo *echov1.Echo) (status.Observation, error) {
 	var observed status.Observation
 	var failed []error
 	for _, c := range children.Kinds {
-		object, err := r.apply(ctx, echo, c)
+		object, err := r.reconcileChild(ctx, echo, c)
 		if errors.Is(err, errStaleEcho) {
-			return observed, err // The other children would be written for the same old Echo.
+			return observed, err // The other children would be written for the same stale Echo.
 		}
-		if failure := refusal(c.Name, err); failure != nil {
-			observed.Refused = append(observed.Refused, *failure)
+		if failure := terminalError(c.Name, err); failure != nil {
+			observed.Rejected = append(observed.Rejected, *failure)
 		} else if err != nil {
 			failed = append(failed, err)
 		}
@@ -163,15 +164,15 @@ func (r *EchoReconciler) applyChildren(ctx context.Context, echo *echov1.Echo) (
 	return observed, errors.Join(failed...)
 }
 
-// refusal tells whether the error is an answer that stays the same until something else
-// changes, and says so in the API server's words. It returns nil for any other error.
-func refusal(kind string, err error) *status.Failure {
-	var foreign *foreignError
-	var overruled *overruledError
+// terminalError returns the failure to report if an error is terminal: a retry fails in the same
+// way until something else in the cluster changes. It returns nil for any other error.
+func terminalError(kind string, err error) *status.Failure {
+	var notControlled *notControlledError
+	var mutated *mutatedByAdmissionError
 	switch {
-	case errors.As(err, &foreign):
+	case errors.As(err, &notControlled):
 		return &status.Failure{Reason: echov1.ReasonConflict, Message: err.Error()}
-	case errors.As(err, &overruled):
+	case errors.As(err, &mutated):
 		return &status.Failure{Reason: echov1.ReasonRejected, Message: err.Error()}
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil
@@ -183,13 +184,14 @@ func refusal(kind string, err error) *status.Failure {
 	}
 }
 
-// refusalRetry waits as long again as the refusal has lasted, within bounds.
-func refusalRetry(refused echov1.EchoStatus) time.Duration {
-	degraded := meta.FindStatusCondition(refused.Conditions, echov1.ConditionDegraded)
-	return min(max(time.Since(degraded.LastTransitionTime.Time), minRefusalRetry), maxRefusalRetry)
+// terminalErrorRetry returns the delay before the next attempt: the time for which the Echo has
+// been Degraded, within bounds.
+func terminalErrorRetry(rejected echov1.EchoStatus) time.Duration {
+	degraded := meta.FindStatusCondition(rejected.Conditions, echov1.ConditionDegraded)
+	return min(max(time.Since(degraded.LastTransitionTime.Time), minTerminalErrorRetry), maxTerminalErrorRetry)
 }
 
-// retry decides what becomes of a pass that failed without a refusal.
+// retry returns when to retry after an error that is not terminal.
 func retry(err error) (ctrl.Result, error) {
 	switch {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
@@ -197,13 +199,13 @@ func retry(err error) (ctrl.Result, error) {
 	case errors.Is(err, errStaleEcho), apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	default:
-		// It gets into the log, and a webhook may have put into it what the user wrote.
-		return ctrl.Result{}, errors.New(status.Shortened(err.Error(), maxNote))
+		// controller-runtime logs the error, and a webhook may have added user content to it.
+		return ctrl.Result{}, errors.New(status.Truncate(err.Error(), maxNote))
 	}
 }
 
-// withTransitionTimes completes the conditions with the times of their last change. An Echo
-// that is not ready at first has not been so since it was created.
+// withTransitionTimes adds the transition times to the conditions. A new Echo that is not Ready
+// has been so since its creation.
 func withTransitionTimes(next echov1.EchoStatus, echo *echov1.Echo) echov1.EchoStatus {
 	conditions := slices.Clone(echo.Status.Conditions)
 	for _, condition := range next.Conditions {
@@ -216,7 +218,7 @@ func withTransitionTimes(next echov1.EchoStatus, echo *echov1.Echo) echov1.EchoS
 	return next
 }
 
-// writeStatus writes the status where it changed, and tells of it.
+// writeStatus writes the status if it changed, and records an event and metrics.
 func (r *EchoReconciler) writeStatus(ctx context.Context, echo *echov1.Echo, next echov1.EchoStatus) error {
 	if equality.Semantic.DeepEqual(echo.Status, next) {
 		return nil
@@ -226,23 +228,23 @@ func (r *EchoReconciler) writeStatus(ctx context.Context, echo *echov1.Echo, nex
 	if err := r.Client.Status().Update(ctx, updated); err != nil {
 		return err
 	}
-	r.announce(ctx, echo, updated)
-	if readyAtLast(echo, updated) {
-		r.Metrics.BecameReady(time.Since(echo.CreationTimestamp.Time))
+	r.recordEvent(ctx, echo, updated)
+	if firstReady(echo, updated) {
+		r.Metrics.ObserveTimeToReady(time.Since(echo.CreationTimestamp.Time))
 	}
 	return nil
 }
 
-// readyAtLast tells whether the Echo has become ready for the first time.
-func readyAtLast(before, after *echov1.Echo) bool {
+// firstReady reports whether the Echo has become ready for the first time.
+func firstReady(before, after *echov1.Echo) bool {
 	was := meta.FindStatusCondition(before.Status.Conditions, echov1.ConditionReady)
 	return meta.IsStatusConditionTrue(after.Status.Conditions, echov1.ConditionReady) &&
 		(was == nil || was.Status == metav1.ConditionFalse && was.LastTransitionTime.Equal(&before.CreationTimestamp))
 }
 
-// announce tells of a change of the summary in an event and in the log. That a rollout began
-// says nothing new to who asked for it: it is told how it ended.
-func (r *EchoReconciler) announce(ctx context.Context, before, after *echov1.Echo) {
+// recordEvent records a change of the condition Ready in an event and in the log. It does not
+// record the start of a rollout, which the user has requested, but its result.
+func (r *EchoReconciler) recordEvent(ctx context.Context, before, after *echov1.Echo) {
 	was := meta.FindStatusCondition(before.Status.Conditions, echov1.ConditionReady)
 	is := meta.FindStatusCondition(after.Status.Conditions, echov1.ConditionReady)
 	if is.Reason == echov1.ReasonRollingOut || was != nil && was.Status == is.Status && was.Reason == is.Reason {
@@ -252,6 +254,6 @@ func (r *EchoReconciler) announce(ctx context.Context, before, after *echov1.Ech
 	if meta.IsStatusConditionTrue(after.Status.Conditions, echov1.ConditionDegraded) {
 		eventType = corev1.EventTypeWarning
 	}
-	r.Recorder.Eventf(after, nil, eventType, is.Reason, "Reconcile", "%s", status.Shortened(is.Message, maxNote))
+	r.Recorder.Eventf(after, nil, eventType, is.Reason, "Reconcile", "%s", status.Truncate(is.Message, maxNote))
 	log.FromContext(ctx).Info("Echo changed state", "ready", is.Status, "reason", is.Reason)
 }

@@ -26,10 +26,10 @@ var _ = Describe("An Echo", func() {
 
 	BeforeEach(func() { namespace = newNamespace() })
 
-	It("becomes a Deployment, a Service and a true status", func() {
+	It("gets its children and an accurate status", func() {
 		startOperator()
 		echo := createEcho(namespace, "hello", twoPods)
-		becomesReady(echo)
+		expectReady(echo)
 		Expect(echo.Status.Ready).To(Equal("2/2"))
 		Expect(echo.Status.Replicas).To(Equal(int32(2)))
 		Expect(echo.Status.AvailableReplicas).To(Equal(int32(2)))
@@ -42,7 +42,7 @@ var _ = Describe("An Echo", func() {
 		container := containerOf(echo)
 		Expect(container.Image).To(Equal(serverImage))
 		Expect(container.Args).To(Equal([]string{"-text=xin chao operator", "-listen=:5678"}))
-		for _, child := range []client.Object{deploymentOf(echo), serviceOf(echo), budgetOf(echo)} {
+		for _, child := range childrenOf(echo) {
 			Expect(komega.Get(child)()).To(Succeed())
 			Expect(child.GetOwnerReferences()).To(Equal([]metav1.OwnerReference{{
 				APIVersion: "kkloud.io/v1", Kind: "Echo", Name: "hello", UID: echo.UID,
@@ -53,12 +53,12 @@ var _ = Describe("An Echo", func() {
 		Eventually(func() []string { return eventsOf(echo) }).Should(ConsistOf("Normal Ready"))
 	})
 
-	It("follows an edit, and needs no budget for one pod", func() {
+	It("updates its children after an edit, and deletes the budget at one replica", func() {
 		startOperator()
 		echo := createEcho(namespace, "hello", twoPods)
-		becomesReady(echo)
+		expectReady(echo)
 		edit(echo, func(s *echov1.EchoSpec) { s.Message, s.Replicas, s.Port = "changed", 1, 8080 })
-		becomesReady(echo)
+		expectReady(echo)
 		Expect(containerOf(echo).Args[0]).To(Equal("-text=changed"))
 		Expect(echo.Status.URL).To(HaveSuffix(":8080"))
 		Expect(komega.Object(serviceOf(echo))()).To(HaveField("Spec.Ports", ConsistOf(HaveField("Port", int32(8080)))))
@@ -68,18 +68,18 @@ var _ = Describe("An Echo", func() {
 	It("scales through the scale subresource", func() {
 		startOperator()
 		echo := createEcho(namespace, "hello", twoPods)
-		becomesReady(echo)
+		expectReady(echo)
 		scale := &autoscalingv1.Scale{}
 		Expect(admin.SubResource("scale").Get(ctx, echo, scale)).To(Succeed())
 		Expect(scale.Status.Selector).To(Equal("kkloud.io/echo=hello"))
 		Expect(scale.Status.Replicas).To(Equal(int32(2)))
 		scale.Spec.Replicas = 4
 		Expect(admin.SubResource("scale").Update(ctx, echo, client.WithSubResourceBody(scale))).To(Succeed())
-		becomesReady(echo)
+		expectReady(echo)
 		Expect(echo.Status.Ready).To(Equal("4/4"))
 	})
 
-	It("returns to the default what the user unsets", func() {
+	It("returns removed settings to their default", func() {
 		startOperator()
 		other := createEcho(namespace, "plain")
 		echo := createEcho(namespace, "fancy", func(s *echov1.EchoSpec) {
@@ -88,10 +88,10 @@ var _ = Describe("An Echo", func() {
 			s.TargetPort = 80
 			s.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("0.0105")}
 		})
-		becomesReady(echo)
-		becomesReady(other)
+		expectReady(echo)
+		expectReady(other)
 		edit(echo, func(s *echov1.EchoSpec) { *s = echov1.EchoSpec{Message: "xin chao operator"} })
-		becomesReady(echo)
+		expectReady(echo)
 		Expect(containerOf(echo)).To(Equal(containerOf(other)))
 		pod := func(e *echov1.Echo) *corev1.PodSecurityContext {
 			deployment := deploymentOf(e)
@@ -101,17 +101,17 @@ var _ = Describe("An Echo", func() {
 		Expect(pod(echo)).To(Equal(pod(other)))
 	})
 
-	It("undoes drift, and takes nothing from others", func() {
+	It("reverts drift, and keeps the fields of other writers", func() {
 		startOperator()
 		echo := createEcho(namespace, "hello", twoPods)
-		becomesReady(echo)
+		expectReady(echo)
 		deployment, service, budget := deploymentOf(echo), serviceOf(echo), budgetOf(echo)
 		Expect(komega.Get(deployment)()).To(Succeed())
 		Expect(komega.Get(service)()).To(Succeed())
 		Expect(komega.Get(budget)()).To(Succeed())
 		want := deployment.DeepCopy()
 
-		By("changing owned fields, dropping the label, and adding what others add")
+		By("changing owned fields, removing the label, and adding fields of other writers")
 		Eventually(komega.Update(deployment, func() {
 			deployment.Spec.Replicas = ptr.To[int32](3)
 			delete(deployment.Labels, children.ManagedByLabel)
@@ -145,16 +145,20 @@ var _ = Describe("An Echo", func() {
 		Eventually(komega.Object(budget)).Should(HaveField("Spec", Equal(*wanted)))
 		Expect(komega.Object(deployment)()).To(HaveField("UID", want.UID))
 
-		By("deleting a child")
-		Expect(admin.Delete(ctx, service)).To(Succeed())
-		Eventually(komega.Object(serviceOf(echo))).Should(HaveField("UID", Not(Equal(service.UID))))
-		becomesReady(echo)
+		By("deleting each child")
+		for _, child := range childrenOf(echo) {
+			Expect(komega.Get(child)()).To(Succeed())
+			deleted := child.GetUID()
+			Expect(admin.Delete(ctx, child)).To(Succeed())
+			Eventually(komega.Object(child)).Should(HaveField("UID", Not(Equal(deleted))))
+		}
+		expectReady(echo)
 	})
 
-	It("undoes at its start what others did while it was away", func() {
+	It("reverts drift that happened while the operator was not running", func() {
 		stop := startOperator()
 		echo := createEcho(namespace, "hello", twoPods)
-		becomesReady(echo)
+		expectReady(echo)
 		stop()
 		deployment, service, budget := deploymentOf(echo), serviceOf(echo), budgetOf(echo)
 		Eventually(komega.Update(deployment, func() { deployment.Spec.Replicas = ptr.To[int32](3) })).Should(Succeed())
@@ -166,16 +170,16 @@ var _ = Describe("An Echo", func() {
 		Eventually(komega.Get(budget)).Should(Succeed())
 	})
 
-	It("has a status that is corrected, whoever wrote it", func() {
+	It("corrects its status after an external write", func() {
 		startOperator()
 		echo := createEcho(namespace, "hello", twoPods)
-		becomesReady(echo)
-		truth := echo.Status.DeepCopy()
+		expectReady(echo)
+		want := echo.Status.DeepCopy()
 		Eventually(komega.UpdateStatus(echo, func() { echo.Status.Ready, echo.Status.AvailableReplicas = "7/2", 7 })).Should(Succeed())
-		Eventually(komega.Object(echo)).Should(HaveField("Status", Equal(*truth)))
+		Eventually(komega.Object(echo)).Should(HaveField("Status", Equal(*want)))
 	})
 
-	It("costs nothing once converged, also when the operator restarts", func() {
+	It("causes no requests once converged, also after a restart of the operator", func() {
 		stop := startOperator()
 		echoes := []*echov1.Echo{
 			createEcho(namespace, "plain", twoPods),
@@ -186,65 +190,63 @@ var _ = Describe("An Echo", func() {
 			}),
 		}
 		for _, echo := range echoes {
-			becomesReady(echo)
+			expectReady(echo)
 			Eventually(func() []string { return eventsOf(echo) }).Should(ContainElement("Normal Ready"))
 		}
-		since := mark()
-		Consistently(func() []string { return requests(since) }).Should(BeEmpty())
+		since := auditMark()
+		Consistently(func() []string { return requestsSince(since) }).Should(BeEmpty())
 
-		By("bringing every Echo into another pass")
+		By("triggering another reconciliation of each Echo")
 		for _, echo := range echoes {
 			deployment := deploymentOf(echo)
 			Eventually(komega.Update(deployment, func() { metav1.SetMetaDataLabel(&deployment.ObjectMeta, "note", "x") })).Should(Succeed())
 		}
-		Consistently(func() []string { return requests(since) }).Should(BeEmpty())
+		Consistently(func() []string { return requestsSince(since) }).Should(BeEmpty())
 
 		By("restarting the operator")
 		stop()
-		since = mark()
+		since = auditMark()
 		startOperator()
-		Consistently(func() []string { return startUp(requests(since)) }).Should(BeEmpty())
+		Consistently(func() []string { return withoutInitialLists(requestsSince(since)) }).Should(BeEmpty())
 	})
 
-	It("is written with few requests", func() {
+	It("is created with one write for each child and the status", func() {
 		startOperator()
-		since := mark()
+		since := auditMark()
 		echo := createEcho(namespace, "hello", twoPods)
-		becomesReady(echo)
-		Expect(requests(since)).To(ContainElements(
-			"create deployments/ "+namespace+"/echo-hello",
-			"create services/ "+namespace+"/echo-hello",
-			"create poddisruptionbudgets/ "+namespace+"/echo-hello",
-			"update echoes/status "+namespace+"/hello",
-		))
-		Expect(requests(since)).NotTo(ContainElement(HavePrefix("get ")), "a live read")
+		expectReady(echo)
+		for _, kind := range children.Kinds {
+			Expect(requestsSince(since)).To(ContainElement("create " + kind.Resource.Resource + "/ " + namespace + "/echo-hello"))
+		}
+		Expect(requestsSince(since)).To(ContainElement("update echoes/status " + namespace + "/hello"))
+		Expect(requestsSince(since)).NotTo(ContainElement(HavePrefix("get ")), "requests include a live read")
 
-		becomesReady(echo)
-		since = mark()
+		expectReady(echo)
+		since = auditMark()
 		Expect(admin.Delete(ctx, echo)).To(Succeed())
 		Eventually(komega.Get(deploymentOf(echo))).Should(MatchError(ContainSubstring("not found")))
-		Expect(requests(since)).To(BeEmpty())
+		Expect(requestsSince(since)).To(BeEmpty())
 	})
 
-	It("leaves its children to the garbage collector, also while the operator is down", func() {
+	It("has its children garbage collected, also while the operator is not running", func() {
 		stop := startOperator()
 		echo := createEcho(namespace, "hello", twoPods)
-		becomesReady(echo)
+		expectReady(echo)
 		stop()
 		Expect(admin.Delete(ctx, echo)).To(Succeed())
-		for _, child := range []client.Object{deploymentOf(echo), serviceOf(echo), budgetOf(echo)} {
+		for _, child := range childrenOf(echo) {
 			Eventually(komega.Get(child)).Should(MatchError(ContainSubstring("not found")))
 		}
 	})
 
-	It("creates nothing while it is being deleted", func() {
+	It("gets no children while it is being deleted", func() {
 		startOperator()
 		echo := newEcho(namespace, "hello")
 		echo.Finalizers = []string{"kkloud.io/test"}
 		Expect(admin.Create(ctx, echo)).To(Succeed())
-		becomesReady(echo)
+		expectReady(echo)
 		Expect(admin.Delete(ctx, echo)).To(Succeed())
-		// Two watches have no order: until the operator has seen the Echo's deletion it may still create.
+		// Watches are not ordered: the operator may create children until it has seen the deletion.
 		Eventually(func(g Gomega) {
 			g.Expect(client.IgnoreNotFound(admin.Delete(ctx, serviceOf(echo)))).To(Succeed())
 			g.Consistently(komega.Get(serviceOf(echo))).Should(MatchError(ContainSubstring("not found")))
@@ -252,22 +254,22 @@ var _ = Describe("An Echo", func() {
 		Eventually(komega.Update(echo, func() { echo.Finalizers = nil })).Should(Succeed())
 	})
 
-	It("is seen only in the namespaces to watch", func() {
+	It("is reconciled only in the watched namespaces", func() {
 		second, third := newNamespace(), newNamespace()
 		startOperator(namespace, second)
-		unseen := createEcho(third, "hello")
+		unwatched := createEcho(third, "hello")
 		for _, watched := range []string{namespace, second} {
 			echo := createEcho(watched, "hello", twoPods)
-			becomesReady(echo)
+			expectReady(echo)
 			edit(echo, func(s *echov1.EchoSpec) { s.Replicas = 1 })
-			becomesReady(echo)
+			expectReady(echo)
 		}
-		Consistently(komega.Get(deploymentOf(unseen))).Should(MatchError(ContainSubstring("not found")))
+		Consistently(komega.Get(deploymentOf(unwatched))).Should(MatchError(ContainSubstring("not found")))
 	})
 
-	It("survives the end of its namespace", func() {
+	It("is deleted with its namespace", func() {
 		startOperator()
-		becomesReady(createEcho(namespace, "hello"))
+		expectReady(createEcho(namespace, "hello"))
 		Expect(admin.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})).To(Succeed())
 		Eventually(func() (int, error) {
 			var echoes echov1.EchoList
@@ -276,21 +278,21 @@ var _ = Describe("An Echo", func() {
 		}).Should(BeZero())
 	})
 
-	It("is not held up by others that cannot converge", func() {
+	It("is not delayed by an Echo that cannot converge", func() {
 		startOperator()
 		Expect(admin.Create(ctx, &appsv1.Deployment{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "echo-blocked"},
-			Spec:       foreignSpec(),
+			Spec:       otherDeploymentSpec(),
 		})).To(Succeed())
-		becomes(createEcho(namespace, "blocked"), echov1.ConditionDegraded, metav1.ConditionTrue, echov1.ReasonConflict)
+		expectCondition(createEcho(namespace, "blocked"), echov1.ConditionDegraded, metav1.ConditionTrue, echov1.ReasonConflict)
 		start := time.Now()
-		becomesReady(createEcho(namespace, "free"))
+		expectReady(createEcho(namespace, "free"))
 		Expect(time.Since(start)).To(BeNumerically("<", 10*time.Second))
 
-		By("trying the one that is held up again, ever more seldom")
-		since := mark()
+		By("retrying the blocked Echo at increasing intervals")
+		since := auditMark()
 		attempts := func() int {
-			return len(slices.DeleteFunc(requests(since), func(r string) bool {
+			return len(slices.DeleteFunc(requestsSince(since), func(r string) bool {
 				return r != "create deployments/ "+namespace+"/echo-blocked"
 			}))
 		}
@@ -299,8 +301,9 @@ var _ = Describe("An Echo", func() {
 	})
 })
 
-func foreignSpec() appsv1.DeploymentSpec {
-	labels := map[string]string{"app": "foreign"}
+// otherDeploymentSpec returns the spec of a Deployment that has nothing to do with Echoes.
+func otherDeploymentSpec() appsv1.DeploymentSpec {
+	labels := map[string]string{"app": "other"}
 	return appsv1.DeploymentSpec{
 		Replicas: ptr.To[int32](0),
 		Selector: &metav1.LabelSelector{MatchLabels: labels},

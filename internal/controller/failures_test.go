@@ -31,106 +31,105 @@ import (
 	"github.com/kkloud-io/echo-operator/internal/metrics"
 )
 
-var _ = Describe("What belongs to somebody else", func() {
-	DescribeTable("is left as it is, byte for byte, until it is gone",
-		func(foreign func(meta metav1.ObjectMeta) client.Object, labels map[string]string) {
+var _ = Describe("An object that is not controlled by the Echo", func() {
+	var entries []TableEntry
+	for _, kind := range children.Kinds {
+		entries = append(entries, Entry("a "+kind.Name, kind, nil),
+			Entry("a "+kind.Name+" with the operator's label", kind, map[string]string{children.ManagedByLabel: children.ManagedBy}))
+	}
+	DescribeTable("is not changed, and the child is created after its deletion",
+		func(kind children.Kind, labels map[string]string) {
 			startOperator()
 			namespace := newNamespace()
-			object := foreign(metav1.ObjectMeta{Namespace: namespace, Name: "echo-hello", Labels: labels})
+			object := client.Object(kind.New())
+			kind.Mutate(object, newEcho(namespace, "other", func(s *echov1.EchoSpec) { s.Port, s.TargetPort = 1, 5678 }), serverImage)
+			object.SetNamespace(namespace)
+			object.SetName("echo-hello")
+			object.SetLabels(labels)
+			object.SetOwnerReferences(nil)
 			Expect(admin.Create(ctx, object)).To(Succeed())
 			version := object.GetResourceVersion()
 
 			echo := createEcho(namespace, "hello", twoPods)
-			becomes(echo, echov1.ConditionDegraded, metav1.ConditionTrue, echov1.ReasonConflict)
+			expectCondition(echo, echov1.ConditionDegraded, metav1.ConditionTrue, echov1.ReasonConflict)
 			Expect(message(echo, echov1.ConditionReady)).To(ContainSubstring("echo-hello exists and is not controlled by this Echo"))
 			Eventually(func() []string { return eventsOf(echo) }).Should(ContainElement("Warning Conflict"))
 			edit(echo, func(s *echov1.EchoSpec) { s.Message, s.Port = "other", 81 })
-			becomes(echo, echov1.ConditionDegraded, metav1.ConditionTrue, echov1.ReasonConflict)
+			expectCondition(echo, echov1.ConditionDegraded, metav1.ConditionTrue, echov1.ReasonConflict)
 			Expect(admin.Get(ctx, client.ObjectKeyFromObject(object), object)).To(Succeed())
 			Expect(object.GetUID()).NotTo(BeEmpty())
 			Expect(object.GetOwnerReferences()).To(BeEmpty())
 			Expect(unchanged(object, version)).To(BeTrue())
 
 			Expect(admin.Delete(ctx, object)).To(Succeed())
-			becomesReady(echo)
+			expectReady(echo)
 		},
-		Entry("a Service", func(m metav1.ObjectMeta) client.Object {
-			return &corev1.Service{ObjectMeta: m, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}}}
-		}, nil),
-		Entry("a Deployment", func(m metav1.ObjectMeta) client.Object {
-			return &appsv1.Deployment{ObjectMeta: m, Spec: foreignSpec()}
-		}, nil),
-		Entry("a PodDisruptionBudget", func(m metav1.ObjectMeta) client.Object {
-			return &policyv1.PodDisruptionBudget{ObjectMeta: m}
-		}, nil),
-		Entry("a Service that bears the operator's label", func(m metav1.ObjectMeta) client.Object {
-			return &corev1.Service{ObjectMeta: m, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}}}
-		}, map[string]string{children.ManagedByLabel: children.ManagedBy}),
+		entries,
 	)
 
-	It("is also what belonged to an earlier Echo of the same name", func() {
+	It("may be a child of an earlier Echo with the same name", func() {
 		namespace := newNamespace()
 		earlier := createEcho(namespace, "hello")
 		service := serviceOf(earlier)
 		children.Service(service, earlier)
 		service.OwnerReferences[0].UID = "00000000-0000-0000-0000-000000000000"
-		service.Finalizers = []string{"kkloud.io/test"} // Keeps the garbage collector from removing it.
+		service.Finalizers = []string{"kkloud.io/test"} // Prevents the deletion by the garbage collector.
 		Expect(admin.Create(ctx, service)).To(Succeed())
 		startOperator()
-		becomes(earlier, echov1.ConditionDegraded, metav1.ConditionTrue, echov1.ReasonConflict)
+		expectCondition(earlier, echov1.ConditionDegraded, metav1.ConditionTrue, echov1.ReasonConflict)
 		Eventually(komega.Update(service, func() { service.Finalizers = nil })).Should(Succeed())
-		becomesReady(earlier)
+		expectReady(earlier)
 	})
 
-	It("does not matter where the Echo wants no such child", func() {
+	It("is ignored if the Echo wants no such child", func() {
 		startOperator()
 		namespace := newNamespace()
 		budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "echo-hello",
 			Labels: map[string]string{children.ManagedByLabel: children.ManagedBy}}}
 		Expect(admin.Create(ctx, budget)).To(Succeed())
-		becomesReady(createEcho(namespace, "hello"))
+		expectReady(createEcho(namespace, "hello"))
 		Expect(komega.Get(budget)()).To(Succeed())
 	})
 })
 
-var _ = Describe("A child, where the cache lags behind its Echo,", func() {
-	It("is not put back to an earlier spec", func() {
+var _ = Describe("A child of a stale Echo", func() {
+	It("is not reverted to an earlier spec", func() {
 		stop := startOperator()
 		echo := createEcho(newNamespace(), "hello")
-		becomesReady(echo)
+		expectReady(echo)
 		stale := echo.DeepCopy()
 		edit(echo, func(s *echov1.EchoSpec) { s.Message, s.Replicas = "newer", 3 })
-		becomesReady(echo)
+		expectReady(echo)
 		stop()
 
 		reconciler := &EchoReconciler{Client: operatorClient(), APIReader: operatorClient(), ServerImage: serverImage}
-		_, err := reconciler.applyChildren(ctx, stale)
+		_, err := reconciler.reconcileChildren(ctx, stale)
 		Expect(err).To(MatchError(errStaleEcho))
 		Expect(containerOf(echo).Args).To(ContainElement("-text=newer"))
-		Expect(komega.Get(budgetOf(echo))()).To(Succeed(), "a budget of the newest spec is not removed")
+		Expect(komega.Get(budgetOf(echo))()).To(Succeed(), "the budget of the newest spec was deleted")
 		Expect(retry(err)).To(HaveField("RequeueAfter", staleRetry))
 	})
 
-	It("is not made anew where the Echo is gone", func() {
+	It("is not recreated after the deletion of the Echo", func() {
 		stop := startOperator()
 		echo := createEcho(newNamespace(), "hello")
-		becomesReady(echo)
+		expectReady(echo)
 		stop()
 		Expect(admin.Delete(ctx, echo)).To(Succeed())
 		Eventually(komega.Get(serviceOf(echo))).ShouldNot(Succeed())
-		since := mark()
+		since := auditMark()
 
 		reconciler := &EchoReconciler{Client: operatorClient(), APIReader: operatorClient(), ServerImage: serverImage}
-		_, err := reconciler.applyChildren(ctx, echo)
+		_, err := reconciler.reconcileChildren(ctx, echo)
 		Expect(err).To(MatchError(errStaleEcho))
-		Expect(requests(since)).To(ConsistOf(
+		Expect(requestsSince(since)).To(ConsistOf(
 			"get services/ "+echo.Namespace+"/echo-hello", "get echoes/ "+echo.Namespace+"/hello"))
 	})
 
-	It("is written all the same where only its annotation says so", func() {
+	It("is written if only its annotation names a newer generation", func() {
 		startOperator()
 		echo := createEcho(newNamespace(), "hello")
-		becomesReady(echo)
+		expectReady(echo)
 		deployment := deploymentOf(echo)
 		Eventually(komega.Update(deployment, func() {
 			children.SetGeneration(deployment, echo.Generation+7)
@@ -141,8 +140,8 @@ var _ = Describe("A child, where the cache lags behind its Echo,", func() {
 	})
 })
 
-var _ = Describe("A read that waits for a write that nobody will see", func() {
-	It("goes on with what the cache has", func() {
+var _ = Describe("A read that waits for a write that the cache will not contain", func() {
+	It("returns the cached object after the timeout", func() {
 		echo := createEcho(newNamespace(), "hello")
 		withWatch, err := client.NewWithWatch(operator, client.Options{Scheme: scheme})
 		Expect(err).NotTo(HaveOccurred())
@@ -156,17 +155,17 @@ var _ = Describe("A read that waits for a write that nobody will see", func() {
 				return fmt.Errorf("wait for the cache: %w", c.Err())
 			},
 		})
-		impatient := impatientClient{Client: waiting, cache: admin}
+		bounded := boundedWaitClient{Client: waiting, cache: admin}
 		var found echov1.Echo
-		Expect(impatient.Get(ctx, client.ObjectKeyFromObject(echo), &found)).To(Succeed())
+		Expect(bounded.Get(ctx, client.ObjectKeyFromObject(echo), &found)).To(Succeed())
 		Expect(found.UID).To(Equal(echo.UID))
 		var list echov1.EchoList
-		Expect(impatient.List(ctx, &list, client.InNamespace(echo.Namespace))).To(Succeed())
+		Expect(bounded.List(ctx, &list, client.InNamespace(echo.Namespace))).To(Succeed())
 		Expect(list.Items).To(HaveLen(1))
 	})
 })
 
-// operatorClient has the operator's rights, and no cache.
+// operatorClient returns a client with the operator's permissions and without a cache.
 func operatorClient() client.Client {
 	GinkgoHelper()
 	c, err := client.New(operator, client.Options{Scheme: scheme})
@@ -174,8 +173,8 @@ func operatorClient() client.Client {
 	return c
 }
 
-// unchanged tells whether the object was not written but by the controllers of its kind,
-// which fill in the status of a Deployment or a budget.
+// unchanged reports whether only the controllers of Kubernetes have written the object. They
+// write the status of Deployments and budgets.
 func unchanged(object client.Object, version string) bool {
 	if object.GetResourceVersion() == version {
 		return true
@@ -197,42 +196,42 @@ var _ = Describe("The status", func() {
 		startOperator()
 	})
 
-	DescribeTable("tells why pods fail, and a good spec recovers",
-		func(image, reason, words string) {
+	DescribeTable("reports why pods fail, and recovers with a valid spec",
+		func(image, reason, text string) {
 			echo := createEcho(namespace, "hello", twoPods)
-			becomesReady(echo)
+			expectReady(echo)
 			edit(echo, func(s *echov1.EchoSpec) { s.Image = image })
-			becomes(echo, echov1.ConditionReady, metav1.ConditionFalse, reason)
-			Expect(message(echo, echov1.ConditionDegraded)).To(ContainSubstring(words))
-			Expect(meta.IsStatusConditionTrue(echo.Status.Conditions, echov1.ConditionAvailable)).To(BeTrue(), "the old pods serve on")
+			expectCondition(echo, echov1.ConditionReady, metav1.ConditionFalse, reason)
+			Expect(message(echo, echov1.ConditionDegraded)).To(ContainSubstring(text))
+			Expect(meta.IsStatusConditionTrue(echo.Status.Conditions, echov1.ConditionAvailable)).To(BeTrue(), "the old pods no longer serve")
 			Eventually(func() []string { return eventsOf(echo) }).Should(ContainElement("Warning " + reason))
 			edit(echo, func(s *echov1.EchoSpec) { s.Image = "" })
-			becomesReady(echo)
+			expectReady(echo)
 		},
 		Entry("an image that does not exist", "docker.io/library/server:absent", echov1.ReasonImagePullFailed, "server:absent: not found"),
 		Entry("a crash loop", "docker.io/library/server:crash", echov1.ReasonCrashLooping, "exited with code 127: out of tune"),
-		Entry("no node with room", "docker.io/library/server:huge", echov1.ReasonUnschedulable, "Insufficient memory"),
+		Entry("insufficient memory", "docker.io/library/server:huge", echov1.ReasonUnschedulable, "Insufficient memory"),
 	)
 
-	It("tells of a quota for pods in the API server's words", func() {
-		noMore(namespace, corev1.ResourcePods)
+	It("reports a quota for pods with the message of the API server", func() {
+		exhaustQuota(namespace, corev1.ResourcePods)
 		echo := createEcho(namespace, "hello")
-		becomes(echo, echov1.ConditionReady, metav1.ConditionFalse, echov1.ReasonPodsRejected)
+		expectCondition(echo, echov1.ConditionReady, metav1.ConditionFalse, echov1.ReasonPodsRejected)
 		Expect(message(echo, echov1.ConditionReady)).To(ContainSubstring("exceeded quota: small"))
 	})
 
-	It("tells of a quota for Services in the API server's words, and recovers by itself", func() {
-		quota := noMore(namespace, corev1.ResourceServices)
+	It("reports a quota for Services with the message of the API server, and recovers after its deletion", func() {
+		quota := exhaustQuota(namespace, corev1.ResourceServices)
 		echo := createEcho(namespace, "hello")
-		becomes(echo, echov1.ConditionReady, metav1.ConditionFalse, echov1.ReasonRejected)
+		expectCondition(echo, echov1.ConditionReady, metav1.ConditionFalse, echov1.ReasonRejected)
 		Expect(message(echo, echov1.ConditionReady)).To(ContainSubstring("exceeded quota: small"))
-		becomes(echo, echov1.ConditionAvailable, metav1.ConditionFalse, echov1.ReasonNotServing)
-		Expect(komega.Get(deploymentOf(echo))()).To(Succeed(), "the other children are applied all the same")
+		expectCondition(echo, echov1.ConditionAvailable, metav1.ConditionFalse, echov1.ReasonNotServing)
+		Expect(komega.Get(deploymentOf(echo))()).To(Succeed(), "the Deployment was not created")
 		Expect(admin.Delete(ctx, quota)).To(Succeed())
-		becomesReady(echo)
+		expectReady(echo)
 	})
 
-	DescribeTable("tells of a policy that says no to a change", func(reason metav1.StatusReason) {
+	DescribeTable("reports an admission policy that rejects a change", func(reason metav1.StatusReason) {
 		policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
 			ObjectMeta: metav1.ObjectMeta{Name: namespace},
 			Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
@@ -261,22 +260,22 @@ var _ = Describe("The status", func() {
 			Expect(admin.Delete(ctx, policy)).To(Succeed())
 		})
 		echo := createEcho(namespace, "hello", twoPods)
-		becomesReady(echo)
-		Eventually(func(g Gomega) { // The policy takes a moment to be in force.
+		expectReady(echo)
+		Eventually(func(g Gomega) { // The policy takes effect after a moment.
 			edit(echo, func(s *echov1.EchoSpec) { s.Replicas = 7 - s.Replicas })
-			becomesSoon(g, echo, echov1.ReasonRejected)
+			expectReadyReason(g, echo, echov1.ReasonRejected)
 		}, "30s").Should(Succeed())
 		Expect(message(echo, echov1.ConditionReady)).To(ContainSubstring("two are enough"))
 		Expect(meta.IsStatusConditionTrue(echo.Status.Conditions, echov1.ConditionAvailable)).To(BeTrue())
 	},
-		// A policy may also say forbidden, as a quota does.
-		Entry("as invalid", metav1.StatusReasonInvalid),
-		Entry("as too large", metav1.StatusReasonRequestEntityTooLarge),
+		// The reason Forbidden is covered by the quota.
+		Entry("as Invalid", metav1.StatusReasonInvalid),
+		Entry("as RequestEntityTooLarge", metav1.StatusReasonRequestEntityTooLarge),
 	)
 })
 
-// noMore creates a quota that lets no more of the resource into the namespace.
-func noMore(namespace string, name corev1.ResourceName) *corev1.ResourceQuota {
+// exhaustQuota creates a quota that allows no objects of the resource in the namespace.
+func exhaustQuota(namespace string, name corev1.ResourceName) *corev1.ResourceQuota {
 	GinkgoHelper()
 	quota := &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "small"},
@@ -287,29 +286,29 @@ func noMore(namespace string, name corev1.ResourceName) *corev1.ResourceQuota {
 	return quota
 }
 
-// becomesSoon waits two seconds for the reason of Ready.
-func becomesSoon(g Gomega, echo *echov1.Echo, reason string) {
+// expectReadyReason waits two seconds until Ready has the reason.
+func expectReadyReason(g Gomega, echo *echov1.Echo, reason string) {
 	g.Eventually(komega.Object(echo), "2s").Should(HaveField("Status.Conditions", ContainElement(SatisfyAll(
 		HaveField("Type", echov1.ConditionReady), HaveField("Reason", reason)))))
 }
 
-// passAgent marks requests of the operator's user that an operator would not make: its
-// reads come from a cache.
-const passAgent = "a-single-pass"
+// directUserAgent marks requests of a reconciler without a cache. It reads from the API server,
+// which needs permissions that the operator does not have to use.
+const directUserAgent = "single-reconciliation"
 
-// These need answers that a healthy API server does not give.
-var _ = Describe("A pass", func() {
+// These specs inject responses that a healthy API server does not return.
+var _ = Describe("A reconciliation", func() {
 	var (
 		echo      *echov1.Echo
 		functions interceptor.Funcs
 	)
 
-	pass := func() (recorder *events.FakeRecorder, retried bool, err error) {
+	reconcileOnce := func() (recorder *events.FakeRecorder, retried bool, err error) {
 		config := rest.CopyConfig(operator)
-		config.UserAgent = passAgent
+		config.UserAgent = directUserAgent
 		withWatch, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
 		Expect(err).NotTo(HaveOccurred())
-		if functions.List == nil { // Only a cache knows the index.
+		if functions.List == nil { // Only a cache has the index.
 			functions.List = func(c context.Context, w client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
 				return w.List(c, list, client.InNamespace(echo.Namespace), client.MatchingLabels(children.Selector(echo)))
 			}
@@ -328,12 +327,12 @@ var _ = Describe("A pass", func() {
 	BeforeEach(func() {
 		functions = interceptor.Funcs{}
 		echo = createEcho(newNamespace(), "hello", twoPods)
-		_, _, err := pass()
+		_, _, err := reconcileOnce()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(komega.Get(deploymentOf(echo))()).To(Succeed())
 	})
 
-	It("on a stale child changes nothing and comes again", func() {
+	It("of a stale child writes nothing and is retried", func() {
 		stale := deploymentOf(echo)
 		Expect(komega.Get(stale)()).To(Succeed())
 		newer := stale.DeepCopy()
@@ -346,21 +345,21 @@ var _ = Describe("A pass", func() {
 			return w.Get(c, key, object)
 		}
 		edit(echo, func(s *echov1.EchoSpec) { s.Message = "newer" })
-		_, retried, err := pass()
+		_, retried, err := reconcileOnce()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(retried).To(BeTrue())
 		Expect(komega.Object(deploymentOf(echo))()).To(HaveField("Generation", newer.Generation))
 	})
 
-	It("on a stale Echo writes no status", func() {
+	It("of a stale Echo does not write the status", func() {
 		stale := echo.DeepCopy()
 		edit(echo, func(s *echov1.EchoSpec) { s.Message = "newer" })
 		reconciler := &EchoReconciler{Client: admin, Recorder: events.NewFakeRecorder(10)}
 		err := reconciler.writeStatus(ctx, stale, echov1.EchoStatus{Ready: "9/9"})
-		Expect(apierrors.IsConflict(err)).To(BeTrue(), "got %v", err)
+		Expect(apierrors.IsConflict(err)).To(BeTrue(), "error = %v, want a conflict", err)
 	})
 
-	It("says so when what it wrote was changed on the way", func() {
+	It("reports a child that admission mutated", func() {
 		functions.Update = func(c context.Context, w client.WithWatch, object client.Object, options ...client.UpdateOption) error {
 			err := w.Update(c, object, options...)
 			if deployment, ok := object.(*appsv1.Deployment); ok {
@@ -369,8 +368,8 @@ var _ = Describe("A pass", func() {
 			return err
 		}
 		edit(echo, func(s *echov1.EchoSpec) { s.Message = "newer" })
-		Eventually(func(g Gomega) { // A controller may have written the Deployment in between.
-			_, retried, err := pass()
+		Eventually(func(g Gomega) { // A controller may have written the Deployment in the meantime.
+			_, retried, err := reconcileOnce()
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(retried).To(BeTrue())
 			g.Expect(komega.Object(echo)()).To(HaveField("Status.Conditions", ContainElement(SatisfyAll(
@@ -378,10 +377,10 @@ var _ = Describe("A pass", func() {
 		}).Should(Succeed())
 		Expect(komega.Get(echo)()).To(Succeed())
 		Expect(message(echo, echov1.ConditionDegraded)).To(SatisfyAll(
-			ContainSubstring("an admission policy or webhook"), ContainSubstring(`"image":"`+serverImage+`"`)))
+			ContainSubstring("Deployment: an admission policy or webhook changed it"), ContainSubstring(`"image":"`+serverImage+`"`)))
 	})
 
-	It("removes a budget only in the version that it saw", func() {
+	It("deletes a budget only in the version that it read", func() {
 		edit(echo, func(s *echov1.EchoSpec) { s.Replicas = 1 })
 		functions.Get = func(c context.Context, w client.WithWatch, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
 			err := w.Get(c, key, object)
@@ -390,88 +389,88 @@ var _ = Describe("A pass", func() {
 			}
 			return err
 		}
-		_, retried, err := pass()
+		_, retried, err := reconcileOnce()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(retried).To(BeTrue())
 		Expect(komega.Get(budgetOf(echo))()).To(Succeed())
 	})
 
-	It("adopts its own child when the answer to its creation was lost", func() {
+	It("continues with its child after the response to the creation was dropped", func() {
 		functions.Get = func(c context.Context, w client.WithWatch, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
 			if _, ok := object.(*corev1.Service); ok {
 				return apierrors.NewNotFound(schema.GroupResource{Resource: "services"}, key.Name)
 			}
 			return w.Get(c, key, object)
 		}
-		_, retried, err := pass()
+		_, retried, err := reconcileOnce()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(retried).To(BeFalse())
 	})
 
-	It("waits for a child that is on its way out", func() {
+	It("waits for a child that is being deleted", func() {
 		service := serviceOf(echo)
 		Eventually(komega.Update(service, func() { service.Finalizers = []string{"kkloud.io/test"} })).Should(Succeed())
 		Expect(admin.Delete(ctx, service)).To(Succeed())
-		_, _, err := pass()
+		_, _, err := reconcileOnce()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(komega.Object(echo)()).To(HaveField("Status.Conditions", ContainElement(SatisfyAll(
 			HaveField("Type", echov1.ConditionAvailable), HaveField("Reason", echov1.ReasonNotServing)))))
 		Eventually(komega.Update(service, func() { service.Finalizers = nil })).Should(Succeed())
 	})
 
-	DescribeTable("that the API server cannot answer is tried again by the queue",
+	DescribeTable("returns an error if the API server is unavailable, so that the queue retries it",
 		func(failing interceptor.Funcs) {
 			functions = failing
 			edit(echo, func(s *echov1.EchoSpec) { s.Message = "newer" })
 			before := echo.Status.DeepCopy()
-			Eventually(func() error { // A controller may have written the Deployment in between.
-				_, _, err := pass()
+			Eventually(func() error { // A controller may have written the Deployment in the meantime.
+				_, _, err := reconcileOnce()
 				return err
 			}).Should(MatchError(ContainSubstring(errUnavailable.Error())))
 			Expect(komega.Object(echo)()).To(HaveField("Status", Equal(*before)))
 		},
-		Entry("on reading", interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+		Entry("for reads", interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 			return errUnavailable
 		}}),
-		Entry("on listing pods", interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+		Entry("for the list of pods", interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 			return errUnavailable
 		}}),
-		Entry("on writing", interceptor.Funcs{Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error {
+		Entry("for writes", interceptor.Funcs{Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error {
 			return errUnavailable
 		}}),
-		Entry("on writing the status", interceptor.Funcs{SubResourceUpdate: func(context.Context, client.Client, string, client.Object, ...client.SubResourceUpdateOption) error {
+		Entry("for the write of the status", interceptor.Funcs{SubResourceUpdate: func(context.Context, client.Client, string, client.Object, ...client.SubResourceUpdateOption) error {
 			return errUnavailable
 		}}),
 	)
 
-	It("that meets the end of its namespace is not tried again", func() {
+	It("in a terminating namespace is not retried", func() {
 		functions.Update = func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error {
 			err := apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("being terminated"))
 			err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 			return err
 		}
 		edit(echo, func(s *echov1.EchoSpec) { s.Message = "newer" })
-		_, retried, err := pass()
+		_, retried, err := reconcileOnce()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(retried).To(BeFalse())
 	})
 
-	It("keeps a long error out of the log, where others may have put what the user wrote", func() {
+	It("truncates a long error, which may contain user content, for the log", func() {
 		functions.Update = func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error {
 			return &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusTeapot, Message: strings.Repeat("wrote\n", 1000)}}
 		}
 		edit(echo, func(s *echov1.EchoSpec) { s.Message = "newer" })
-		_, _, err := pass()
+		_, _, err := reconcileOnce()
 		Expect(err).To(MatchError(HavePrefix("wrote wrote ")))
 		Expect([]rune(err.Error())).To(HaveLen(maxNote))
 	})
 
-	It("keeps a long refusal out of its events", func() {
+	It("truncates a long terminal error for events", func() {
 		long := apierrors.NewInvalid(schema.GroupKind{}, "echo-hello", nil)
 		long.ErrStatus.Message = string(make([]rune, 5000))
 		functions.Update = func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error { return long }
 		edit(echo, func(s *echov1.EchoSpec) { s.Message = "newer" })
-		recorder, retried, err := pass()
+		recorder, retried, err := reconcileOnce()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(retried).To(BeTrue())
 		Expect(len([]rune(<-recorder.Events))).To(BeNumerically("<=", maxNote+50))
@@ -479,5 +478,5 @@ var _ = Describe("A pass", func() {
 })
 
 var errUnavailable = &apierrors.StatusError{ErrStatus: metav1.Status{
-	Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable, Message: "away",
+	Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable, Message: "unavailable",
 }}

@@ -17,7 +17,7 @@ import (
 )
 
 // newNamespace creates a namespace that enforces the restricted Pod Security Standard. Its
-// Echoes end with the spec, so that no other spec's operator sees them.
+// Echoes are deleted after the spec, so that the operators of other specs do not see them.
 func newNamespace() string {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		GenerateName: "echo-",
@@ -50,27 +50,27 @@ func createEcho(namespace, name string, edits ...func(*echov1.EchoSpec)) *echov1
 
 func twoPods(spec *echov1.EchoSpec) { spec.Replicas = 2 }
 
-// edit changes the newest spec, as `kubectl edit` would.
+// edit changes the newest spec, as `kubectl edit` does.
 func edit(echo *echov1.Echo, change func(*echov1.EchoSpec)) {
 	GinkgoHelper()
 	Eventually(komega.Update(echo, func() { change(&echo.Spec) })).Should(Succeed())
 }
 
-// becomes waits until the condition has the reason, for the newest spec.
-func becomes(echo *echov1.Echo, conditionType string, status metav1.ConditionStatus, reason string) {
+// expectCondition waits until the condition has the status and the reason for the newest spec.
+func expectCondition(echo *echov1.Echo, conditionType string, status metav1.ConditionStatus, reason string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(echo), echo)).To(Succeed())
 		condition := meta.FindStatusCondition(echo.Status.Conditions, conditionType)
-		g.Expect(condition).NotTo(BeNil(), "no condition %s yet", conditionType)
+		g.Expect(condition).NotTo(BeNil(), "Echo %s has no condition %s", echo.Name, conditionType)
 		g.Expect(condition.ObservedGeneration).To(Equal(echo.Generation))
 		g.Expect(string(condition.Status)+" "+condition.Reason).To(Equal(string(status)+" "+reason), condition.Message)
 	}, "60s").Should(Succeed())
 }
 
-func becomesReady(echo *echov1.Echo) {
+func expectReady(echo *echov1.Echo) {
 	GinkgoHelper()
-	becomes(echo, echov1.ConditionReady, metav1.ConditionTrue, echov1.ReasonReady)
+	expectCondition(echo, echov1.ConditionReady, metav1.ConditionTrue, echov1.ReasonReady)
 }
 
 func message(echo *echov1.Echo, conditionType string) string {
@@ -79,6 +79,18 @@ func message(echo *echov1.Echo, conditionType string) string {
 
 func childMeta(echo *echov1.Echo) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: echo.Namespace, Name: children.Name(echo)}
+}
+
+// childrenOf returns an object with the name of the child for each kind.
+func childrenOf(echo *echov1.Echo) []client.Object {
+	var objects []client.Object
+	for _, kind := range children.Kinds {
+		object := kind.New()
+		object.SetNamespace(echo.Namespace)
+		object.SetName(children.Name(echo))
+		objects = append(objects, object)
+	}
+	return objects
 }
 
 func deploymentOf(echo *echov1.Echo) *appsv1.Deployment {
@@ -100,7 +112,7 @@ func containerOf(echo *echov1.Echo) corev1.Container {
 	return deployment.Spec.Template.Spec.Containers[0]
 }
 
-// eventsOf returns type and reason of the Echo's events.
+// eventsOf returns the type and reason of each event of the Echo.
 func eventsOf(echo *echov1.Echo) []string {
 	GinkgoHelper()
 	var list eventsv1.EventList

@@ -19,10 +19,10 @@ import (
 	"github.com/kkloud-io/echo-operator/internal/status"
 )
 
-// Pods are read, never written: only they tell why a server does not start.
+// The operator only reads pods. Their status contains the reason why a server does not start.
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
 
-// podsByEcho is the cache's index of pods by the name of their Echo.
+// podsByEcho is the name of the cache index of pods by the name of their Echo.
 const podsByEcho = "echo"
 
 func indexPods(ctx context.Context, mgr ctrl.Manager) error {
@@ -47,17 +47,17 @@ func echoOfPod(_ context.Context, pod client.Object) []reconcile.Request {
 	}}}
 }
 
-// podFailureChanged lets only those events of pods through that change what the status
-// says; everything else about pods arrives by way of their Deployment.
+// podFailureChanged passes only pod events that change the failure of the pod. All other changes
+// of pods also change the status of their Deployment.
 var podFailureChanged = predicate.Funcs{
-	CreateFunc: func(e event.CreateEvent) bool { return status.OfPod(e.Object.(*corev1.Pod)) != nil },
-	DeleteFunc: func(e event.DeleteEvent) bool { return status.OfPod(e.Object.(*corev1.Pod)) != nil },
+	CreateFunc: func(e event.CreateEvent) bool { return status.PodFailure(e.Object.(*corev1.Pod)) != nil },
+	DeleteFunc: func(e event.DeleteEvent) bool { return status.PodFailure(e.Object.(*corev1.Pod)) != nil },
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		return !equality.Semantic.DeepEqual(status.OfPod(e.ObjectOld.(*corev1.Pod)), status.OfPod(e.ObjectNew.(*corev1.Pod)))
+		return !equality.Semantic.DeepEqual(status.PodFailure(e.ObjectOld.(*corev1.Pod)), status.PodFailure(e.ObjectNew.(*corev1.Pod)))
 	},
 }
 
-// slimPod keeps of a pod what the status and the watch need, as there are many.
+// slimPod reduces the memory of a cached pod to the fields that the status and the watch need.
 func slimPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {

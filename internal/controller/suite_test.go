@@ -36,8 +36,8 @@ import (
 const (
 	serverImage = controlplane.ServerImage
 
-	// operatorUser is who the operator is to the API server: its rights are exactly those
-	// of config/rbac, and the audit log knows it by this name.
+	// operatorUser is the user name of the operator. It has exactly the permissions of
+	// config/rbac, and the audit log contains its requests.
 	operatorUser = "operator-under-test"
 )
 
@@ -49,11 +49,11 @@ var (
 	operator    *rest.Config
 	audit       controlplane.AuditLog
 
-	// logs is what the operators have logged.
-	logs = gbytes.NewBuffer()
+	// operatorLog contains the log of all operators.
+	operatorLog = gbytes.NewBuffer()
 
-	// numbers are the metrics of the operator that was started last.
-	numbers *prometheus.Registry
+	// registry contains the metrics of the operator that was started last.
+	registry *prometheus.Registry
 )
 
 func TestController(t *testing.T) {
@@ -61,12 +61,12 @@ func TestController(t *testing.T) {
 	SetDefaultEventuallyTimeout(20 * time.Second)
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	SetDefaultConsistentlyDuration(2 * time.Second)
-	RunSpecs(t, "The controller on a real API server, with the real controller manager")
+	RunSpecs(t, "The controller with a real API server and kube-controller-manager")
 }
 
 var _ = BeforeSuite(func() {
-	logf.SetLogger(zap.New(zap.WriteTo(io.MultiWriter(GinkgoWriter, logs))))
-	Expect(os.Getenv("KUBEBUILDER_ASSETS")).NotTo(BeEmpty(), "run this by `make integration`, which builds what it needs")
+	logf.SetLogger(zap.New(zap.WriteTo(io.MultiWriter(GinkgoWriter, operatorLog))))
+	Expect(os.Getenv("KUBEBUILDER_ASSETS")).NotTo(BeEmpty(), "run this suite with `make integration`, which builds its control plane")
 
 	var cancel context.CancelFunc
 	ctx, cancel = context.WithCancel(context.Background())
@@ -97,22 +97,22 @@ var _ = BeforeSuite(func() {
 	grantRoles()
 })
 
-// startOperator runs the operator for the namespaces, or for all, until stop is called or
-// the spec ends.
+// startOperator runs the operator for the given namespaces, or for all without arguments, until
+// stop is called or the spec ends.
 func startOperator(namespaces ...string) (stop func()) {
 	return startOperatorUnderOLM(client.ObjectKey{}, namespaces...)
 }
 
-// startOperatorUnderOLM runs the operator as OLM does, with an OperatorCondition.
+// startOperatorUnderOLM runs the operator with an OperatorCondition, as OLM does.
 func startOperatorUnderOLM(condition client.ObjectKey, namespaces ...string) (stop func()) {
 	clientOptions := ClientOptions(namespaces)
-	numbers = prometheus.NewRegistry()
+	registry = prometheus.NewRegistry()
 	mgr, err := ctrl.NewManager(operator, ctrl.Options{
 		Scheme:         scheme,
 		Cache:          CacheOptions(namespaces),
 		Client:         clientOptions,
 		NewClient:      NewClient,
-		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return RESTMapper(scheme) },
+		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return RESTMapper(), nil },
 		Metrics:        metricsserver.Options{BindAddress: "0"},
 		Controller:     config.Controller{SkipNameValidation: new(true)},
 	})
@@ -122,11 +122,11 @@ func startOperatorUnderOLM(condition client.ObjectKey, namespaces ...string) (st
 		APIReader:   mgr.GetAPIReader(),
 		Recorder:    mgr.GetEventRecorder("echo-operator"),
 		ServerImage: serverImage,
-		// One worker, so that an Echo that blocks would be noticed by the others.
+		// With one worker, an Echo that blocks it delays the others.
 		MaxConcurrentReconciles: 1,
-		Metrics:                 metrics.New(numbers, "test"),
+		Metrics:                 metrics.New(registry, "test"),
 	}).SetupWithManager(ctx, mgr)).To(Succeed())
-	numbers.MustRegister(metrics.Echoes{Cache: mgr.GetCache()})
+	registry.MustRegister(metrics.Echoes{Cache: mgr.GetCache()})
 	if condition.Name != "" {
 		Expect((&UpgradeableReconciler{Condition: condition}).SetupWithManager(ctx, mgr)).To(Succeed())
 	}

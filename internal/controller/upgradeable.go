@@ -22,17 +22,18 @@ import (
 	"github.com/kkloud-io/echo-operator/internal/status"
 )
 
-// UpgradeableReconciler keeps the condition Upgradeable of the operator's OperatorCondition:
-// False while a rollout is in flight, which makes Operator Lifecycle Manager wait with an
-// upgrade. OLM makes the OperatorCondition, and grants the right to write it.
+// UpgradeableReconciler writes the condition Upgradeable of the operator's OperatorCondition. It
+// is False while a rollout is in flight, which makes Operator Lifecycle Manager (OLM) delay an
+// upgrade. OLM creates the OperatorCondition and grants permission to write it.
 type UpgradeableReconciler struct {
 	// Condition is the namespace and name of the OperatorCondition.
 	Condition client.ObjectKey
 
 	echoes client.Reader
-	// live has no cache, as OLM grants no watch.
+	// live has no cache, because OLM does not grant permission to watch.
 	live client.Client
-	// reported is what the OperatorCondition says, as nobody else writes it; empty at first.
+	// reported is the status of the condition. The operator is its only writer, so it is read
+	// only once. It is empty until then.
 	reported metav1.ConditionStatus
 }
 
@@ -42,13 +43,13 @@ const (
 	reasonRolledOut  = "RolledOut"
 )
 
-// echoesByRollout is the cache's index of the Echoes whose rollout is in flight.
+// echoesByRollout is the name of the cache index of Echoes whose rollout is in flight.
 const (
 	echoesByRollout = "rollout"
 	inFlight        = "in flight"
 )
 
-// SetupWithManager registers the reconciler and what it watches.
+// SetupWithManager registers the reconciler and its watches.
 func (r *UpgradeableReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	err := mgr.GetFieldIndexer().IndexField(ctx, &echov1.Echo{}, echoesByRollout, func(echo client.Object) []string {
 		if rolloutInFlight(echo) {
@@ -63,7 +64,7 @@ func (r *UpgradeableReconciler) SetupWithManager(ctx context.Context, mgr ctrl.M
 	if r.live, err = client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), HTTPClient: mgr.GetHTTPClient()}); err != nil {
 		return err
 	}
-	// There is one thing to reconcile, whichever Echo changed, and when there is none.
+	// Every event enqueues the OperatorCondition. The start does, too: there may be no Echo.
 	request := reconcile.Request{NamespacedName: r.Condition}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("upgradeable").
@@ -77,41 +78,41 @@ func (r *UpgradeableReconciler) SetupWithManager(ctx context.Context, mgr ctrl.M
 		Complete(r)
 }
 
-// Reconcile writes the condition where it changed.
+// Reconcile writes the condition if it changed.
 func (r *UpgradeableReconciler) Reconcile(ctx context.Context, _ reconcile.Request) (ctrl.Result, error) {
 	var echoes echov1.EchoList
 	if err := r.echoes.List(ctx, &echoes, client.MatchingFields{echoesByRollout: inFlight}, client.Limit(1)); err != nil {
 		return ctrl.Result{}, err
 	}
-	wanted := upgradeable(echoes.Items)
-	if r.reported == wanted.Status {
+	desired := upgradeable(echoes.Items)
+	if r.reported == desired.Status {
 		return ctrl.Result{}, nil
 	}
 	var condition operatorsv2.OperatorCondition
 	if err := r.live.Get(ctx, r.Condition, &condition); err != nil {
 		return retry(err)
 	}
-	if meta.SetStatusCondition(&condition.Spec.Conditions, wanted) {
+	if meta.SetStatusCondition(&condition.Spec.Conditions, desired) {
 		if err := r.live.Update(ctx, &condition); err != nil {
 			return retry(err)
 		}
-		log.FromContext(ctx).Info("Reported to OLM", "upgradeable", wanted.Status)
+		log.FromContext(ctx).Info("Updated OperatorCondition", "upgradeable", desired.Status)
 	}
-	r.reported = wanted.Status
+	r.reported = desired.Status
 	return ctrl.Result{}, nil
 }
 
-// upgradeable says whether an upgrade may begin while these rollouts are in flight.
+// upgradeable returns the condition for the rollouts that are in flight.
 func upgradeable(rollouts []echov1.Echo) metav1.Condition {
 	if len(rollouts) > 0 {
 		return metav1.Condition{
 			Type: operatorsv2.Upgradeable, Status: metav1.ConditionFalse, Reason: reasonRollingOut,
-			Message: "Echo " + client.ObjectKeyFromObject(&rollouts[0]).String() + " is being rolled out",
+			Message: "Echo " + client.ObjectKeyFromObject(&rollouts[0]).String() + " is rolling out",
 		}
 	}
 	return metav1.Condition{
 		Type: operatorsv2.Upgradeable, Status: metav1.ConditionTrue, Reason: reasonRolledOut,
-		Message: "No Echo is being rolled out",
+		Message: "No Echo is rolling out",
 	}
 }
 

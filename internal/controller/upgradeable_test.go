@@ -15,10 +15,10 @@ import (
 	"github.com/kkloud-io/echo-operator/internal/testing/controlplane"
 )
 
-var _ = Describe("The report to OLM", func() {
+var _ = Describe("The OperatorCondition", func() {
 	var condition *operatorsv2.OperatorCondition
 
-	// What OLM makes for an installation.
+	// OLM creates these objects for an installation.
 	BeforeEach(func() {
 		meta := metav1.ObjectMeta{Namespace: newNamespace(), Name: "echo-operator.v0.0.0"}
 		condition = &operatorsv2.OperatorCondition{ObjectMeta: meta}
@@ -32,7 +32,7 @@ var _ = Describe("The report to OLM", func() {
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
 			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: operatorUser}},
 		})).To(Succeed())
-		awaitRight(authorizationv1.ResourceAttributes{
+		waitForPermission(authorizationv1.ResourceAttributes{
 			Verb: "get", Group: operatorsv2.GroupVersion.Group, Resource: "operatorconditions", Namespace: meta.Namespace, Name: meta.Name,
 		})
 	})
@@ -43,12 +43,12 @@ var _ = Describe("The report to OLM", func() {
 		}
 		upgradeable := meta.FindStatusCondition(condition.Spec.Conditions, operatorsv2.Upgradeable)
 		if upgradeable == nil {
-			return "nothing"
+			return "no condition"
 		}
 		return string(upgradeable.Status) + " " + upgradeable.Reason
 	}
 
-	It("says no while a rollout is in flight, and nothing twice", func() {
+	It("is not Upgradeable while a rollout is in flight, and is written only on changes", func() {
 		key := client.ObjectKeyFromObject(condition)
 		namespace := newNamespace()
 		stop := startOperatorUnderOLM(key, namespace)
@@ -58,24 +58,24 @@ var _ = Describe("The report to OLM", func() {
 		Eventually(reported).Should(Equal("False RollingOut"))
 		Expect(condition.Spec.Conditions[0].Message).To(ContainSubstring(namespace + "/hello"))
 		edit(echo, func(s *echov1.EchoSpec) { s.Image = "" })
-		becomesReady(echo)
+		expectReady(echo)
 		Eventually(reported).Should(Equal("True RolledOut"))
 
-		By("keeping silent when nothing changed, also after a restart")
-		since := mark()
+		By("restarting the operator, which must not write an unchanged condition")
+		since := auditMark()
 		stop()
 		startOperatorUnderOLM(key, namespace)
 		Consistently(reported).Should(Equal("True RolledOut"))
-		Expect(requests(since)).NotTo(ContainElement(ContainSubstring("update operatorconditions")))
+		Expect(requestsSince(since)).NotTo(ContainElement(ContainSubstring("update operatorconditions")))
 
-		By("forgetting an Echo that is deleted in the middle of its rollout")
+		By("deleting an Echo during its rollout")
 		edit(echo, func(s *echov1.EchoSpec) { s.Image = controlplane.NeverReady })
 		Eventually(reported).Should(Equal("False RollingOut"))
 		Expect(admin.Delete(ctx, echo)).To(Succeed())
 		Eventually(reported).Should(Equal("True RolledOut"))
 	})
 
-	It("does not let an Echo that has failed hold up an upgrade", func() {
+	It("is Upgradeable while an Echo has failed", func() {
 		namespace := newNamespace()
 		Expect(admin.Create(ctx, &corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "echo-hello"},
@@ -83,7 +83,7 @@ var _ = Describe("The report to OLM", func() {
 		})).To(Succeed())
 		startOperatorUnderOLM(client.ObjectKeyFromObject(condition), namespace)
 		Eventually(reported).Should(Equal("True RolledOut"))
-		becomes(createEcho(namespace, "hello"), echov1.ConditionDegraded, metav1.ConditionTrue, echov1.ReasonConflict)
+		expectCondition(createEcho(namespace, "hello"), echov1.ConditionDegraded, metav1.ConditionTrue, echov1.ReasonConflict)
 		Consistently(reported).Should(Equal("True RolledOut"))
 	})
 })

@@ -12,20 +12,20 @@ import (
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 )
 
-// listTimeout bounds a scrape that comes before the operator has seen the cluster.
+// listTimeout bounds a scrape that arrives before the cache is synced.
 const listTimeout = time.Second
 
 var (
 	echoes = prometheus.NewDesc(prefix+"echoes",
-		"Echoes by each of their conditions, its status and its reason.", []string{"condition", "status", "reason"}, nil)
+		"Number of Echoes by condition, status and reason.", []string{"condition", "status", "reason"}, nil)
 	longestNotReady = prometheus.NewDesc(prefix+"longest_not_ready_seconds",
-		"For how long the Echo has not been ready of which that is longest true; 0 where all are.", nil, nil)
+		"Time since the longest-unready Echo was last ready, in seconds. 0 if all Echoes are ready.", nil, nil)
 )
 
-// Echoes counts the Echoes of a cache whenever it is asked. So nothing has to be kept up to
-// date, and there are as many series for ten Echoes as for ten thousand.
+// Echoes is a collector that counts the Echoes of a cache at each scrape. It keeps no state, and
+// the number of series does not depend on the number of Echoes.
 type Echoes struct {
-	// Cache has the Echoes.
+	// Cache contains the Echoes.
 	Cache client.Reader
 }
 
@@ -35,15 +35,15 @@ func (e Echoes) Describe(descriptions chan<- *prometheus.Desc) {
 	descriptions <- longestNotReady
 }
 
-// state is what Echoes are counted by.
+// state is the set of labels of the metric echoes.
 type state struct {
 	condition string
 	status    metav1.ConditionStatus
 	reason    string
 }
 
-// Collect implements prometheus.Collector. Where the cache cannot be read, there is nothing to
-// tell, and the other metrics are told all the same.
+// Collect implements prometheus.Collector. If the cache cannot be read, it returns no metrics, so
+// that the scrape succeeds with the metrics of the other collectors.
 func (e Echoes) Collect(collected chan<- prometheus.Metric) {
 	ctx, stop := context.WithTimeout(context.Background(), listTimeout)
 	defer stop()
@@ -62,7 +62,7 @@ func (e Echoes) Collect(collected chan<- prometheus.Metric) {
 	collected <- prometheus.MustNewConstMetric(longestNotReady, prometheus.GaugeValue, longest)
 }
 
-// count counts the conditions, and returns since when an Echo has not been ready.
+// count counts the conditions and returns the time since when the longest-unready Echo is not ready.
 func count(echoes []echov1.Echo) (counts map[state]float64, notReadySince time.Time) {
 	counts = map[state]float64{}
 	for i := range echoes {

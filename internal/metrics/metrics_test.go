@@ -23,11 +23,11 @@ import (
 	"github.com/kkloud-io/echo-operator/internal/children"
 )
 
-var update = flag.Bool("update", false, "write docs/metrics.md anew")
+var update = flag.Bool("update", false, "update docs/metrics.md")
 
 const page = "../../docs/metrics.md"
 
-// cacheOf is a cache that has these Echoes, or cannot be read.
+// cacheOf is a cache that contains these Echoes, or that returns an error.
 type cacheOf struct {
 	client.Reader
 	echoes []echov1.Echo
@@ -39,7 +39,7 @@ func (c cacheOf) List(_ context.Context, list client.ObjectList, _ ...client.Lis
 	return c.err
 }
 
-// echo has been ready, or has not been for some reason, since some time ago.
+// echo returns an Echo whose Ready condition has had this reason for the given time.
 func echo(reason string, since time.Duration) echov1.Echo {
 	status := metav1.ConditionFalse
 	if reason == echov1.ReasonReady {
@@ -53,19 +53,19 @@ func echo(reason string, since time.Duration) echov1.Echo {
 	}
 }
 
-// everything returns a registry in which every metric has a value.
-func everything(echoes ...echov1.Echo) *prometheus.Registry {
+// newRegistry returns a registry in which every metric has a value.
+func newRegistry(echoes ...echov1.Echo) *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	m := New(registry, "1.2.3")
 	registry.MustRegister(Echoes{Cache: cacheOf{echoes: echoes}})
-	m.BecameReady(time.Second)
-	m.Corrected("Service")
-	m.InConflict("Service")
+	m.ObserveTimeToReady(time.Second)
+	m.CountCorrection("Service")
+	m.CountConflict("Service")
 	return registry
 }
 
-func TestNames(t *testing.T) {
-	problems, err := testutil.GatherAndLint(everything(echo(echov1.ReasonReady, time.Hour)))
+func TestNamesFollowThePrometheusConventions(t *testing.T) {
+	problems, err := testutil.GatherAndLint(newRegistry(echo(echov1.ReasonReady, time.Hour)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,50 +74,49 @@ func TestNames(t *testing.T) {
 	}
 }
 
-func TestEchoes(t *testing.T) {
-	young := echov1.Echo{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Now()}} // Not looked at yet.
+func TestEchoesAreCountedByCondition(t *testing.T) {
+	withoutStatus := echov1.Echo{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Now()}}
 	want := `
-		# HELP echo_operator_echoes Echoes by each of their conditions, its status and its reason.
+		# HELP echo_operator_echoes Number of Echoes by condition, status and reason.
 		# TYPE echo_operator_echoes gauge
 		echo_operator_echoes{condition="Ready",reason="Conflict",status="False"} 1
 		echo_operator_echoes{condition="Ready",reason="Ready",status="True"} 2
 	`
-	registry := everything(echo(echov1.ReasonReady, time.Hour), young, echo(echov1.ReasonConflict, time.Minute), echo(echov1.ReasonReady, time.Second))
+	registry := newRegistry(echo(echov1.ReasonReady, time.Hour), withoutStatus, echo(echov1.ReasonConflict, time.Minute), echo(echov1.ReasonReady, time.Second))
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "echo_operator_echoes"); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestLongestNotReady(t *testing.T) {
-	unseen := echov1.Echo{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(time.Now().Add(-time.Hour))}}
+func TestLongestNotReadyIsTheMaximumOverAllEchoes(t *testing.T) {
+	withoutStatus := echov1.Echo{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(time.Now().Add(-time.Hour))}}
 	for name, test := range map[string]struct {
 		echoes []echov1.Echo
 		want   time.Duration
 	}{
 		"no Echo":                      {nil, 0},
 		"all are ready":                {[]echov1.Echo{echo(echov1.ReasonReady, time.Hour)}, 0},
-		"the first is not for longest": {[]echov1.Echo{echo(echov1.ReasonConflict, time.Hour), echo(echov1.ReasonRollingOut, time.Minute)}, time.Hour},
-		"the last is not for longest":  {[]echov1.Echo{echo(echov1.ReasonReady, 0), echo(echov1.ReasonConflict, time.Minute), echo(echov1.ReasonRollingOut, time.Hour)}, time.Hour},
-		"one was never looked at":      {[]echov1.Echo{echo(echov1.ReasonConflict, time.Minute), unseen}, time.Hour},
+		"the first is unready longest": {[]echov1.Echo{echo(echov1.ReasonConflict, time.Hour), echo(echov1.ReasonRollingOut, time.Minute)}, time.Hour},
+		"the last is unready longest":  {[]echov1.Echo{echo(echov1.ReasonReady, 0), echo(echov1.ReasonConflict, time.Minute), echo(echov1.ReasonRollingOut, time.Hour)}, time.Hour},
+		"one was never reconciled":     {[]echov1.Echo{echo(echov1.ReasonConflict, time.Minute), withoutStatus}, time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, family := range gather(t, everything(test.echoes...)) {
+			for _, family := range gather(t, newRegistry(test.echoes...)) {
 				if family.GetName() != "echo_operator_longest_not_ready_seconds" {
 					continue
 				}
 				got := time.Duration(family.GetMetric()[0].GetGauge().GetValue() * float64(time.Second))
 				if difference := (got - test.want).Abs(); difference > time.Second {
-					t.Errorf("got %s, want %s", got, test.want)
+					t.Errorf("echo_operator_longest_not_ready_seconds = %s, want %s", got, test.want)
 				}
 				return
 			}
-			t.Error("there is no such metric")
+			t.Error("metric echo_operator_longest_not_ready_seconds does not exist")
 		})
 	}
 }
 
-// TestCardinality: ten thousand Echoes, with every reason that there is, make few series.
-func TestCardinality(t *testing.T) {
+func TestTenThousandEchoesWithEveryReasonHaveFewSeries(t *testing.T) {
 	reasons := []string{
 		echov1.ReasonReady, echov1.ReasonRollingOut, echov1.ReasonPodsNotReady, echov1.ReasonConflict, echov1.ReasonRejected,
 		echov1.ReasonPodsRejected, echov1.ReasonImagePullFailed, echov1.ReasonContainerCreateFailed, echov1.ReasonCrashLooping,
@@ -128,40 +127,38 @@ func TestCardinality(t *testing.T) {
 		echoes[i] = echo(reasons[i%len(reasons)], time.Minute)
 	}
 	series := 0
-	for _, family := range gather(t, everything(echoes...)) {
+	for _, family := range gather(t, newRegistry(echoes...)) {
 		series += len(family.GetMetric())
 	}
 	if series > 20 {
-		t.Errorf("%d series", series)
+		t.Errorf("number of series = %d, want at most 20", series)
 	}
 }
 
-// TestCountersBegin: a counter that is not there before its first count has no increase then.
-func TestCountersBegin(t *testing.T) {
+// If a counter starts to exist with its first event, Prometheus sees no increase.
+func TestCountersExistBeforeTheFirstEvent(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	New(registry, "1.2.3")
 	for _, name := range []string{"echo_operator_drift_corrections_total", "echo_operator_conflicts_total"} {
 		if n, err := testutil.GatherAndCount(registry, name); n != len(children.Kinds) || err != nil {
-			t.Errorf("%s has %d series, want one for each kind of child; %v", name, n, err)
+			t.Errorf("%s has %d series, want %d, one for each kind of child; %v", name, n, len(children.Kinds), err)
 		}
 	}
 }
 
-// TestUnreadable: what cannot be read is left out, and the rest is told.
-func TestUnreadable(t *testing.T) {
+func TestUnreadableCacheOmitsOnlyTheMetricsOfEchoes(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	New(registry, "1.2.3")
 	registry.MustRegister(Echoes{Cache: cacheOf{err: errors.New("not yet")}})
 	names := namesOf(gather(t, registry))
 	if slices.Contains(names, "echo_operator_echoes") || !slices.Contains(names, "echo_operator_build_info") {
-		t.Errorf("got %v", names)
+		t.Errorf("metrics = %v, want echo_operator_build_info without echo_operator_echoes", names)
 	}
 }
 
-// TestPage: docs/metrics.md lists what there is.
-func TestPage(t *testing.T) {
+func TestPageListsAllMetrics(t *testing.T) {
 	var want bytes.Buffer
-	if err := pageTemplate.Execute(&want, gather(t, everything(echo(echov1.ReasonReady, 0)))); err != nil {
+	if err := pageTemplate.Execute(&want, gather(t, newRegistry(echo(echov1.ReasonReady, 0)))); err != nil {
 		t.Fatal(err)
 	}
 	if *update {
@@ -174,18 +171,19 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want.Bytes()) {
-		t.Errorf("%s is not current: run make docs", page)
+		t.Errorf("%s is out of date: run make docs", page)
 	}
 }
 
 var pageTemplate = template.Must(template.New("").Funcs(template.FuncMap{"type": kindOf, "labels": labelsOf}).Parse(
 	`# Metrics
 
-The operator serves them at ` + "`:8443/metrics`" + `, by HTTPS, to whom the API server lets read them; [monitoring.md](monitoring.md) says how,
-and what they answer. Beside those of [controller-runtime](https://book.kubebuilder.io/reference/metrics-reference) there are these of
-its own. Names and labels are promises. This page is generated.
+The operator serves its metrics by HTTPS at ` + "`:8443/metrics`" + `, to clients that the API server authorizes.
+[monitoring.md](monitoring.md) describes how to scrape them and which questions they answer. In addition to the metrics of
+[controller-runtime](https://book.kubebuilder.io/reference/metrics-reference), the operator has the following metrics. Their
+names and labels are part of the API. This page is generated.
 
-| name | type | labels | |
+| Name | Type | Labels | Meaning |
 |---|---|---|---|
 {{range .}}| ` + "`{{.GetName}}`" + ` | {{type .}} | {{labels .}} | {{.GetHelp}} |
 {{end}}`))

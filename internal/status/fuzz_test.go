@@ -19,8 +19,8 @@ import (
 	"github.com/kkloud-io/echo-operator/internal/testing/random"
 )
 
-// FuzzOf: whatever is observed, the status is well-formed, agrees with itself, and says
-// Ready exactly when every part of the observation does.
+// FuzzOf checks that, for any observation, the status is well-formed and consistent, and that it
+// is Ready exactly when every part of the observation is.
 func FuzzOf(f *testing.F) {
 	for seed := range uint64(300) {
 		f.Add(binary.BigEndian.AppendUint64(nil, seed), binary.BigEndian.AppendUint64(nil, ^seed))
@@ -35,66 +35,66 @@ func FuzzOf(f *testing.F) {
 		for _, c := range got.Conditions {
 			conditions[c.Type] = c
 			if c.ObservedGeneration != 7 || c.Reason == "" || (c.Status != metav1.ConditionTrue && c.Status != metav1.ConditionFalse) {
-				t.Errorf("condition %+v", c)
+				t.Errorf("condition = %+v, want observedGeneration 7, a reason, and status True or False", c)
 			}
 			if utf8.RuneCountInString(c.Message) > maxMessage || strings.ContainsFunc(c.Message, func(r rune) bool { return !unicode.IsPrint(r) }) {
-				t.Errorf("message of %s: %.80q", c.Type, c.Message)
+				t.Errorf("message of %s = %.80q, want at most %d printable characters", c.Type, c.Message, maxMessage)
 			}
 		}
 		ready, available := conditions[echov1.ConditionReady], conditions[echov1.ConditionAvailable]
 		progressing, degraded := conditions[echov1.ConditionProgressing], conditions[echov1.ConditionDegraded]
 		if len(got.Conditions) != 4 || len(conditions) != 4 {
-			t.Fatalf("conditions %v", got.Conditions)
+			t.Fatalf("conditions = %v, want 4 different ones", got.Conditions)
 		}
 
-		if is := ready.Status == metav1.ConditionTrue; is != complete(observed, echo.Spec.Replicas) {
-			t.Errorf("Ready is %s (%.80q) of %+v", ready.Status, ready.Message, observed)
+		if is := ready.Status == metav1.ConditionTrue; is != isReady(observed, echo.Spec.Replicas) {
+			t.Errorf("Ready = %s (%.80q) for %+v", ready.Status, ready.Message, observed)
 		}
 		if ready.Status == metav1.ConditionTrue && (available.Status != metav1.ConditionTrue ||
 			progressing.Status != metav1.ConditionFalse || degraded.Status != metav1.ConditionFalse || RolloutInFlight(got)) {
-			t.Errorf("Ready, and yet %v", got.Conditions)
+			t.Errorf("Ready is True, but the conditions are %v", got.Conditions)
 		}
 		if is, serves := available.Status == metav1.ConditionTrue, observed.HasService && got.AvailableReplicas > 0; is != serves {
-			t.Errorf("Available is %s of %+v", available.Status, observed)
+			t.Errorf("Available = %s for %+v", available.Status, observed)
 		}
 		if degraded.Status == metav1.ConditionTrue && (ready.Reason != degraded.Reason || ready.Message != degraded.Message) {
-			t.Errorf("Ready does not repeat what is wrong: %v", got.Conditions)
+			t.Errorf("Ready does not repeat reason and message of Degraded: %v", got.Conditions)
 		}
-		if len(observed.Refused) > 0 && (degraded.Status != metav1.ConditionTrue || degraded.Reason != refusal(observed.Refused)) {
-			t.Errorf("a refusal is hidden: %v", got.Conditions)
+		if len(observed.Rejected) > 0 && (degraded.Status != metav1.ConditionTrue || degraded.Reason != rejectionReason(observed.Rejected)) {
+			t.Errorf("Degraded does not report the rejected children: %v", got.Conditions)
 		}
 		slices.Reverse(observed.Pods)
 		if again := Of(echo, observed); !equality.Semantic.DeepEqual(again, got) {
-			t.Errorf("the order of the pods matters: %v, %v", got, again)
+			t.Errorf("the status depends on the order of the pods: %v, %v", got, again)
 		}
 	})
 }
 
-// refusal is the reason to expect where children were refused.
-func refusal(refused []Failure) string {
-	if slices.ContainsFunc(refused, func(f Failure) bool { return f.Reason == echov1.ReasonConflict }) {
+// rejectionReason returns the expected reason if children were rejected.
+func rejectionReason(rejected []Failure) string {
+	if slices.ContainsFunc(rejected, func(f Failure) bool { return f.Reason == echov1.ReasonConflict }) {
 		return echov1.ReasonConflict
 	}
-	return refused[0].Reason
+	return rejected[0].Reason
 }
 
-// complete says in one piece what Ready promises.
-func complete(observed Observation, wanted int32) bool {
-	if observed.Deployment == nil || !observed.HasService || len(observed.Refused) > 0 {
+// isReady restates the definition of Ready in one expression.
+func isReady(observed Observation, desired int32) bool {
+	if observed.Deployment == nil || !observed.HasService || len(observed.Rejected) > 0 {
 		return false
 	}
-	is := observed.Deployment.Status
-	return is.ObservedGeneration >= observed.Deployment.Generation &&
-		slices.ContainsFunc(is.Conditions, func(c appsv1.DeploymentCondition) bool {
+	status := observed.Deployment.Status
+	return status.ObservedGeneration >= observed.Deployment.Generation &&
+		slices.ContainsFunc(status.Conditions, func(c appsv1.DeploymentCondition) bool {
 			return c.Type == appsv1.DeploymentProgressing && c.Reason == "NewReplicaSetAvailable"
 		}) &&
-		is.UpdatedReplicas >= wanted && is.Replicas == is.UpdatedReplicas && is.AvailableReplicas >= wanted
+		status.UpdatedReplicas >= desired && status.Replicas == status.UpdatedReplicas && status.AvailableReplicas >= desired
 }
 
-// observations fills an Observation with what controllers and kubelets write, in any
-// combination, and with what they never would.
+// observations fills an Observation with any combination of values that controllers and
+// kubelets write, and with values that they never write.
 func observations(data []byte) *randfill.Filler {
-	words := func(c randfill.Continue, choices ...string) string {
+	pick := func(c randfill.Continue, choices ...string) string {
 		if c.Intn(8) == 0 {
 			return c.String(0)
 		}
@@ -105,7 +105,7 @@ func observations(data []byte) *randfill.Filler {
 		func(i *int32, c randfill.Continue) { *i = c.Int31n(6) },
 		func(i *int64, c randfill.Continue) { *i = c.Int63n(3) },
 		func(s *string, c randfill.Continue) {
-			*s = words(c, "", "ImagePullBackOff", "CrashLoopBackOff", "Unschedulable", "ReplicaSetUpdated", "ErrImagePull: ErrImagePull: no",
+			*s = pick(c, "", "ImagePullBackOff", "CrashLoopBackOff", "Unschedulable", "ReplicaSetUpdated", "ErrImagePull: ErrImagePull: no",
 				"two\nlines", "\x1b[31m", "\x00", string(make([]rune, 3000)))
 		},
 		func(f *[]Failure, c randfill.Continue) {
@@ -125,12 +125,12 @@ func observations(data []byte) *randfill.Filler {
 		func(d *appsv1.Deployment, c randfill.Continue) {
 			c.Fill(&d.Generation)
 			c.Fill(&d.Status)
-			if c.Bool() { // Near to the truth of a healthy one.
+			if c.Bool() { // Similar to a healthy Deployment.
 				pods := c.Int31n(6)
 				d.Status.Replicas, d.Status.UpdatedReplicas, d.Status.AvailableReplicas = pods, pods, pods+c.Int31n(2)
 				d.Status.ObservedGeneration = d.Generation
 			}
-			// A list by type: the API server knows each but once.
+			// The list is a map by type: the API server allows each type once.
 			d.Status.Conditions = slices.CompactFunc(d.Status.Conditions, func(a, b appsv1.DeploymentCondition) bool { return a.Type == b.Type })
 			if len(d.Status.Conditions) == 3 {
 				d.Status.Conditions = d.Status.Conditions[:2]
@@ -139,11 +139,11 @@ func observations(data []byte) *randfill.Filler {
 		func(d *appsv1.DeploymentCondition, c randfill.Continue) {
 			d.Type = []appsv1.DeploymentConditionType{appsv1.DeploymentProgressing, appsv1.DeploymentProgressing, appsv1.DeploymentReplicaFailure}[c.Intn(3)]
 			d.Status = []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown}[c.Intn(3)]
-			d.Reason = words(c, newReplicaSetAvailable, newReplicaSetAvailable, "ReplicaSetUpdated")
+			d.Reason = pick(c, newReplicaSetAvailable, newReplicaSetAvailable, "ReplicaSetUpdated")
 			c.Fill(&d.Message)
 		},
 		func(p *corev1.Pod, c randfill.Continue) {
-			p.Name = string(rune('a' + names)) // Names differ in a namespace.
+			p.Name = string(rune('a' + names)) // Names are unique in a namespace.
 			names++
 			if c.Intn(4) == 0 {
 				c.Fill(&p.DeletionTimestamp)
@@ -160,7 +160,7 @@ func observations(data []byte) *randfill.Filler {
 			c.Fill(&s.LastTerminationState)
 		},
 		func(w *corev1.ContainerStateWaiting, c randfill.Continue) {
-			w.Reason = words(c, slices.Sorted(maps.Keys(waitingReasons))...)
+			w.Reason = pick(c, slices.Sorted(maps.Keys(waitingReasons))...)
 			c.Fill(&w.Message)
 		},
 		func(p *corev1.PodConditionType, _ randfill.Continue) { *p = corev1.PodScheduled },

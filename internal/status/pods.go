@@ -11,7 +11,7 @@ import (
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 )
 
-// waitingReasons maps the kubelet's reasons for a container that waits to ours.
+// waitingReasons maps the kubelet's reasons of a waiting container to reasons of an Echo.
 // Source: k8s.io/kubernetes/pkg/kubelet (container, images and kuberuntime packages).
 var waitingReasons = map[string]string{
 	"ErrImagePull":               echov1.ReasonImagePullFailed,
@@ -27,21 +27,21 @@ var waitingReasons = map[string]string{
 	"CrashLoopBackOff":           echov1.ReasonCrashLooping,
 }
 
-// ofPods returns the failure of the first pod by name that has one, so that the answer
-// does not depend on the order of the pods.
-func ofPods(pods []corev1.Pod) *Failure {
+// failureOfPods returns the failure of the first failed pod, by name, so that the result does
+// not depend on the order of the pods.
+func failureOfPods(pods []corev1.Pod) *Failure {
 	byName := slices.SortedFunc(slices.Values(pods), func(a, b corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 	for i := range byName {
-		if failure := OfPod(&byName[i]); failure != nil {
+		if failure := PodFailure(&byName[i]); failure != nil {
 			return failure
 		}
 	}
 	return nil
 }
 
-// OfPod returns what keeps the pod from running, or nil. The message stays the same while
-// the cause does, whatever the kubelet's back-off counts.
-func OfPod(pod *corev1.Pod) *Failure {
+// PodFailure returns the failure that prevents the pod from running, or nil. The message does
+// not depend on the counter of the kubelet's back-off, so it changes only with the cause.
+func PodFailure(pod *corev1.Pod) *Failure {
 	if pod.DeletionTimestamp != nil {
 		return nil
 	}
@@ -51,7 +51,7 @@ func OfPod(pod *corev1.Pod) *Failure {
 		}
 	}
 	for _, container := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		if failure := ofContainer(container); failure != nil {
+		if failure := failureOfContainer(container); failure != nil {
 			failure.Message = fmt.Sprintf("Pod %s, container %s: %s", pod.Name, container.Name, failure.Message)
 			return failure
 		}
@@ -59,10 +59,10 @@ func OfPod(pod *corev1.Pod) *Failure {
 	return nil
 }
 
-func ofContainer(container corev1.ContainerStatus) *Failure {
-	// Between two back-offs a crashing container looks as if it had just been started.
+func failureOfContainer(container corev1.ContainerStatus) *Failure {
+	// Between two back-offs, a crashing container has the status of a newly started one.
 	if last := container.LastTerminationState.Terminated; last != nil && !container.Ready && container.RestartCount > 1 {
-		return &Failure{Reason: echov1.ReasonCrashLooping, Message: lastWords(last)}
+		return &Failure{Reason: echov1.ReasonCrashLooping, Message: terminationMessage(last)}
 	}
 	waiting := container.State.Waiting
 	if waiting == nil {
@@ -74,20 +74,20 @@ func ofContainer(container corev1.ContainerStatus) *Failure {
 	}
 	message := waiting.Message
 	if last := container.LastTerminationState.Terminated; last != nil && reason == echov1.ReasonCrashLooping {
-		message = lastWords(last)
+		message = terminationMessage(last)
 	}
-	// The back-off repeats the error after words of its own.
+	// The message of the back-off repeats the error after a prefix.
 	if _, cause, found := strings.Cut(message, "ErrImagePull: "); found {
 		message = cause
 	}
 	return &Failure{Reason: reason, Message: message}
 }
 
-// lastWords tells how a container ended: its exit code and the end of its log.
-func lastWords(end *corev1.ContainerStateTerminated) string {
-	words := fmt.Sprintf("exited with code %d", end.ExitCode)
+// terminationMessage returns the exit code of a container and the end of its log.
+func terminationMessage(end *corev1.ContainerStateTerminated) string {
+	message := fmt.Sprintf("exited with code %d", end.ExitCode)
 	if log := strings.TrimSpace(end.Message); log != "" {
-		words += ": " + log
+		message += ": " + log
 	}
-	return words
+	return message
 }

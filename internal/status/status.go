@@ -1,4 +1,4 @@
-// Package status works out the status of an Echo from what was observed.
+// Package status computes the status of an Echo from its observed children and pods.
 package status
 
 import (
@@ -15,28 +15,28 @@ import (
 	"github.com/kkloud-io/echo-operator/internal/children"
 )
 
-// Failure is one thing that is wrong.
+// Failure is a failure that the status reports.
 type Failure struct {
 	// Reason is one of the reasons of failures in package v1.
 	Reason string
-	// Message says what refused, in its own words.
+	// Message is the message of the component that reported the failure.
 	Message string
 }
 
-// Observation is what one pass saw after it had applied the children.
+// Observation is the state that a reconciliation observed after it reconciled the children.
 type Observation struct {
-	// Deployment as the API server last returned it; nil while the Echo has none of its own.
+	// Deployment as the API server last returned it. It is nil while the Echo controls none.
 	Deployment *appsv1.Deployment
-	// HasService is true when the Echo's own Service is in place.
+	// HasService is true if the Echo controls a Service that is not being deleted.
 	HasService bool
-	// Refused tells of the children that could not be put in place.
-	Refused []Failure
+	// Rejected has a failure for each child that could not be written.
+	Rejected []Failure
 	// Pods of the Echo.
 	Pods []corev1.Pod
 }
 
-// Of returns the status that the observation justifies. Its conditions carry no transition
-// times, as those depend on a clock and on the conditions before.
+// Of returns the status for an observation. Its conditions have no transition times, because
+// those depend on the clock and on the previous conditions.
 func Of(echo *echov1.Echo, observed Observation) echov1.EchoStatus {
 	var pods appsv1.DeploymentStatus
 	if observed.Deployment != nil {
@@ -57,29 +57,30 @@ func Of(echo *echov1.Echo, observed Observation) echov1.EchoStatus {
 	return status
 }
 
-// RolloutInFlight tells whether the status speaks of a rollout that goes on and is expected
-// to end by itself. One that has failed waits for somebody, for as long as it takes.
+// RolloutInFlight reports whether the status describes a rollout that is expected to complete
+// without a change by the user. A failed rollout is not in flight: it may wait indefinitely.
 func RolloutInFlight(status echov1.EchoStatus) bool {
 	return meta.IsStatusConditionTrue(status.Conditions, echov1.ConditionProgressing) &&
 		!meta.IsStatusConditionTrue(status.Conditions, echov1.ConditionDegraded)
 }
 
+// conditions returns Ready, Available, Progressing and Degraded.
 func conditions(echo *echov1.Echo, observed Observation, pods appsv1.DeploymentStatus) []metav1.Condition {
 	var (
-		wanted    = echo.Spec.Replicas
-		rolledOut = isRolledOut(observed, wanted)
-		allServe  = pods.AvailableReplicas >= wanted
+		desired   = echo.Spec.Replicas
+		rolledOut = isRolledOut(observed, desired)
+		allServe  = pods.AvailableReplicas >= desired
 		failure   *Failure
 	)
 	if !rolledOut || !allServe {
-		failure = gravest(observed)
+		failure = mostSevere(observed)
 	}
 
 	available := condition(echov1.ConditionAvailable, metav1.ConditionTrue, echov1.ReasonServing,
-		"%d of %d pods are available", pods.AvailableReplicas, wanted)
+		"%d of %d pods are available", pods.AvailableReplicas, desired)
 	switch {
 	case !observed.HasService:
-		available = condition(echov1.ConditionAvailable, metav1.ConditionFalse, echov1.ReasonNotServing, "The Service is not in place")
+		available = condition(echov1.ConditionAvailable, metav1.ConditionFalse, echov1.ReasonNotServing, "The Echo has no Service")
 	case pods.AvailableReplicas == 0:
 		available = condition(echov1.ConditionAvailable, metav1.ConditionFalse, echov1.ReasonNotServing, "No pod is available")
 	}
@@ -90,10 +91,10 @@ func conditions(echo *echov1.Echo, observed Observation, pods appsv1.DeploymentS
 		progressing = condition(echov1.ConditionProgressing, metav1.ConditionFalse, failure.Reason, "%s", failure.Message)
 	case !rolledOut:
 		progressing = condition(echov1.ConditionProgressing, metav1.ConditionTrue, echov1.ReasonRollingOut,
-			"%d of %d pods run the newest spec, %d are available", updatedPods(observed.Deployment), wanted, pods.AvailableReplicas)
+			"%d of %d pods run the newest spec, %d are available", updatedPods(observed.Deployment), desired, pods.AvailableReplicas)
 	}
 
-	degraded := condition(echov1.ConditionDegraded, metav1.ConditionFalse, echov1.ReasonAsExpected, "Nothing is wrong")
+	degraded := condition(echov1.ConditionDegraded, metav1.ConditionFalse, echov1.ReasonAsExpected, "No failure observed")
 	if failure != nil {
 		degraded = condition(echov1.ConditionDegraded, metav1.ConditionTrue, failure.Reason, "%s", failure.Message)
 	}
@@ -110,49 +111,50 @@ func conditions(echo *echov1.Echo, observed Observation, pods appsv1.DeploymentS
 	return []metav1.Condition{ready, available, progressing, degraded}
 }
 
-// isRolledOut tells whether every child is in place, the newest spec has served once, and
-// no pod of an earlier spec is left.
-func isRolledOut(observed Observation, wanted int32) bool {
+// isRolledOut reports whether every child is written, the newest spec has served at least once,
+// and no pod of an earlier spec is left.
+func isRolledOut(observed Observation, desired int32) bool {
 	progressing := deploymentCondition(observed.Deployment, appsv1.DeploymentProgressing)
-	return len(observed.Refused) == 0 && observed.HasService &&
+	return len(observed.Rejected) == 0 && observed.HasService &&
 		progressing != nil && progressing.Reason == newReplicaSetAvailable &&
-		observed.Deployment.Status.UpdatedReplicas >= wanted &&
+		observed.Deployment.Status.UpdatedReplicas >= desired &&
 		observed.Deployment.Status.Replicas == observed.Deployment.Status.UpdatedReplicas
 }
 
-// newReplicaSetAvailable is the Deployment controller's reason for a rollout that is complete.
+// newReplicaSetAvailable is the Deployment controller's reason for a completed rollout.
 // Source: k8s.io/kubernetes/pkg/controller/deployment/util.
 const newReplicaSetAvailable = "NewReplicaSetAvailable"
 
-// seen tells whether the Deployment's status speaks of its newest spec.
-func seen(deployment *appsv1.Deployment) bool {
+// isCurrent reports whether the status of the Deployment describes its newest spec.
+func isCurrent(deployment *appsv1.Deployment) bool {
 	return deployment != nil && deployment.Status.ObservedGeneration >= deployment.Generation
 }
 
-// updatedPods returns how many pods run the newest spec; none before the Deployment
-// controller has seen it.
+// updatedPods returns the number of pods that run the newest spec. It is 0 until the
+// Deployment controller has observed that spec.
 func updatedPods(deployment *appsv1.Deployment) int32 {
-	if !seen(deployment) {
+	if !isCurrent(deployment) {
 		return 0
 	}
 	return deployment.Status.UpdatedReplicas
 }
 
-func gravest(observed Observation) *Failure {
-	if len(observed.Refused) > 0 {
-		return joined(observed.Refused)
+// mostSevere returns the most severe failure of an Echo that does not serve its newest spec.
+func mostSevere(observed Observation) *Failure {
+	if len(observed.Rejected) > 0 {
+		return join(observed.Rejected)
 	}
 	if failure := podsRejected(observed.Deployment); failure != nil {
 		return failure
 	}
-	if failure := ofPods(observed.Pods); failure != nil {
+	if failure := failureOfPods(observed.Pods); failure != nil {
 		return failure
 	}
 	return deadlineExceeded(observed.Deployment)
 }
 
-// joined keeps the gravest reason and every message, so that nothing is hidden.
-func joined(failures []Failure) *Failure {
+// join returns one failure with the most severe reason and all messages.
+func join(failures []Failure) *Failure {
 	all := Failure{Reason: failures[0].Reason}
 	messages := make([]string, len(failures))
 	for i, failure := range failures {
@@ -179,9 +181,9 @@ func deadlineExceeded(deployment *appsv1.Deployment) *Failure {
 	return nil
 }
 
-// deploymentCondition returns nil while the Deployment's status speaks of an earlier spec.
+// deploymentCondition returns nil while the status of the Deployment describes an earlier spec.
 func deploymentCondition(deployment *appsv1.Deployment, conditionType appsv1.DeploymentConditionType) *appsv1.DeploymentCondition {
-	if !seen(deployment) {
+	if !isCurrent(deployment) {
 		return nil
 	}
 	for i := range deployment.Status.Conditions {
@@ -192,20 +194,20 @@ func deploymentCondition(deployment *appsv1.Deployment, conditionType appsv1.Dep
 	return nil
 }
 
-// maxMessage is the most characters of a message; the API allows 32,768.
+// maxMessage is the maximum number of characters of a message. The API allows 32,768.
 const maxMessage = 2048
 
 func condition(conditionType string, status metav1.ConditionStatus, reason, format string, args ...any) metav1.Condition {
 	return metav1.Condition{
 		Type: conditionType, Status: status, Reason: reason,
-		Message: Shortened(fmt.Sprintf(format, args...), maxMessage),
+		Message: Truncate(fmt.Sprintf(format, args...), maxMessage),
 	}
 }
 
-// Shortened returns at most limit characters of the text on one line, the last an ellipsis
-// where some are left out. Whatever does not print becomes a space: others wrote the text, a
-// server the end of its log for one, and it is shown in terminals.
-func Shortened(text string, limit int) string {
+// Truncate returns at most limit characters of the text on one line. A truncated text ends with
+// an ellipsis. Truncate replaces unprintable characters with spaces, because terminals show the
+// text and its source is not trusted: it may be, for example, the log of a server.
+func Truncate(text string, limit int) string {
 	runes := []rune(text)
 	left := min(len(runes), limit)
 	for i, r := range runes[:left] {

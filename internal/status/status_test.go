@@ -20,8 +20,8 @@ func newEcho() *echov1.Echo {
 	}
 }
 
-// deployment returns one of generation 3 whose status speaks of that generation, and whose
-// rollout is complete unless a condition says otherwise.
+// deployment returns a Deployment of generation 3 whose status describes that generation. Its
+// rollout is complete, unless one of the conditions contradicts.
 func deployment(total, updated, ready, available int32, conditions ...appsv1.DeploymentCondition) *appsv1.Deployment {
 	conditions = append(conditions, appsv1.DeploymentCondition{
 		Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "NewReplicaSetAvailable",
@@ -36,7 +36,8 @@ func deployment(total, updated, ready, available int32, conditions ...appsv1.Dep
 	}
 }
 
-func behind(d *appsv1.Deployment) *appsv1.Deployment {
+// notObserved returns the Deployment with a status of the generation before.
+func notObserved(d *appsv1.Deployment) *appsv1.Deployment {
 	d.Status.ObservedGeneration--
 	return d
 }
@@ -57,11 +58,11 @@ func crashed(pod corev1.Pod, restarts, code int32, log string) corev1.Pod {
 	return pod
 }
 
-func TestOf(t *testing.T) {
+func TestOfReportsTheConditions(t *testing.T) {
 	replicaFailure := appsv1.DeploymentCondition{
 		Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: "exceeded quota: small",
 	}
-	tooLate := appsv1.DeploymentCondition{
+	deadlineExceeded := appsv1.DeploymentCondition{
 		Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Message: "timed out progressing",
 	}
 	unschedulable := corev1.Pod{
@@ -70,29 +71,29 @@ func TestOf(t *testing.T) {
 			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/1 nodes",
 		}}},
 	}
-	leaving := waiting("a", "ImagePullBackOff", "gone soon")
-	leaving.DeletionTimestamp = &metav1.Time{}
+	terminating := waiting("a", "ImagePullBackOff", "terminating")
+	terminating.DeletionTimestamp = &metav1.Time{}
 
 	for name, test := range map[string]struct {
 		observed Observation
 		ready    string
-		// The reasons of Ready, Available, Progressing and Degraded, with + for True and - for False.
+		// The reasons of Ready, Available, Progressing and Degraded, prefixed with + for True and - for False.
 		want    string
 		message string // Part of Ready's message.
 	}{
-		"nothing yet": {
+		"no children": {
 			Observation{}, "0/2",
 			"-RollingOut -NotServing +RollingOut -AsExpected", "0 of 2 pods run the newest spec, 0 are",
 		},
-		"all is well": {
+		"all pods serve": {
 			Observation{Deployment: deployment(2, 2, 2, 2), HasService: true}, "2/2",
 			"+Ready +Serving -RolledOut -AsExpected", "Every pod serves the newest spec",
 		},
-		"the Deployment's status is of an earlier spec": {
-			Observation{Deployment: behind(deployment(2, 2, 2, 2, replicaFailure, tooLate)), HasService: true}, "2/2",
+		"the Deployment status describes an earlier spec": {
+			Observation{Deployment: notObserved(deployment(2, 2, 2, 2, replicaFailure, deadlineExceeded)), HasService: true}, "2/2",
 			"-RollingOut +Serving +RollingOut -AsExpected", "0 of 2 pods run the newest spec",
 		},
-		"the first pods start": {
+		"the first pods are starting": {
 			Observation{Deployment: deployment(2, 2, 1, 1, appsv1.DeploymentCondition{
 				Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "ReplicaSetUpdated",
 			}), HasService: true}, "1/2",
@@ -106,86 +107,86 @@ func TestOf(t *testing.T) {
 			Observation{Deployment: deployment(2, 2, 1, 1), HasService: true}, "1/2",
 			"-PodsNotReady +Serving -RolledOut -AsExpected", "1 of 2 pods are available",
 		},
-		"no Service": {
+		"the Service is missing": {
 			Observation{Deployment: deployment(2, 2, 2, 2)}, "2/2",
 			"-RollingOut -NotServing +RollingOut -AsExpected", "",
 		},
-		"two refusals": {
-			Observation{Deployment: deployment(2, 2, 2, 2), Refused: []Failure{{"Rejected", "one"}, {"Conflict", "two"}}}, "2/2",
+		"two children are rejected": {
+			Observation{Deployment: deployment(2, 2, 2, 2), Rejected: []Failure{{"Rejected", "one"}, {"Conflict", "two"}}}, "2/2",
 			"-Conflict -NotServing +RollingOut +Conflict", "one; two",
 		},
-		"the quota refuses pods": {
+		"a quota rejects the pods": {
 			Observation{Deployment: deployment(1, 1, 1, 1, replicaFailure), HasService: true}, "1/2",
 			"-PodsRejected +Serving +RollingOut +PodsRejected", "exceeded quota: small",
 		},
-		"the deadline has passed": {
-			Observation{Deployment: deployment(2, 1, 1, 1, tooLate), HasService: true}, "1/2",
+		"the progress deadline is exceeded": {
+			Observation{Deployment: deployment(2, 1, 1, 1, deadlineExceeded), HasService: true}, "1/2",
 			"-ProgressDeadlineExceeded +Serving -ProgressDeadlineExceeded +ProgressDeadlineExceeded", "timed out progressing",
 		},
-		"unschedulable": {
+		"a pod is unschedulable": {
 			Observation{Deployment: deployment(2, 2, 1, 1), HasService: true, Pods: []corev1.Pod{unschedulable}}, "1/2",
 			"-Unschedulable +Serving -RolledOut +Unschedulable", "Pod p: 0/1 nodes",
 		},
-		"the first pod by name tells the reason": {
+		"several pods fail, the first by name is reported": {
 			Observation{Deployment: deployment(2, 2, 0, 0), HasService: true, Pods: []corev1.Pod{
-				waiting("b", "CreateContainerConfigError", "no user"), leaving, waiting("a2", "ErrImagePull", "not found"),
+				waiting("b", "CreateContainerConfigError", "no user"), terminating, waiting("a2", "ErrImagePull", "not found"),
 			}}, "0/2",
 			"-ImagePullFailed -NotServing -RolledOut +ImagePullFailed", "Pod a2, container echo: not found",
 		},
-		"pods are not looked at while all is well": {
-			Observation{Deployment: deployment(2, 2, 2, 2), HasService: true, Pods: []corev1.Pod{waiting("a", "ImagePullBackOff", "late event")}}, "2/2",
+		"a pod fails while all pods serve": {
+			Observation{Deployment: deployment(2, 2, 2, 2), HasService: true, Pods: []corev1.Pod{waiting("a", "ImagePullBackOff", "late")}}, "2/2",
 			"+Ready +Serving -RolledOut -AsExpected", "",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status := Of(newEcho(), test.observed)
 			if status.Ready != test.ready {
-				t.Errorf("ready is %s, want %s", status.Ready, test.ready)
+				t.Errorf("status.ready = %s, want %s", status.Ready, test.ready)
 			}
 			var got []string
 			for _, c := range status.Conditions {
 				sign := map[metav1.ConditionStatus]string{metav1.ConditionTrue: "+", metav1.ConditionFalse: "-"}[c.Status]
 				got = append(got, sign+c.Reason)
 				if c.ObservedGeneration != 7 {
-					t.Errorf("%s speaks of generation %d, want 7", c.Type, c.ObservedGeneration)
+					t.Errorf("observedGeneration of %s = %d, want 7", c.Type, c.ObservedGeneration)
 				}
 			}
-			if line := strings.Join(got, " "); line != test.want {
-				t.Errorf("conditions are %s, want %s", line, test.want)
+			if conditions := strings.Join(got, " "); conditions != test.want {
+				t.Errorf("conditions = %s, want %s", conditions, test.want)
 			}
 			ready := meta.FindStatusCondition(status.Conditions, echov1.ConditionReady)
 			if !strings.Contains(ready.Message, test.message) {
-				t.Errorf("message is %q, want %q in it", ready.Message, test.message)
+				t.Errorf("message of Ready = %q, want it to contain %q", ready.Message, test.message)
 			}
 		})
 	}
 }
 
-func TestOfNamesTheEndpoint(t *testing.T) {
+func TestOfReportsEndpointAndPods(t *testing.T) {
 	status := Of(newEcho(), Observation{Deployment: deployment(3, 2, 3, 1)})
 	got := fmt.Sprint(status.URL, " ", status.Selector, " ", status.Replicas, " ", status.AvailableReplicas, " ", status.ObservedGeneration)
 	if want := "http://echo-hello.op-demo.svc kkloud.io/echo=hello 3 1 7"; got != want {
-		t.Errorf("got %s, want %s", got, want)
+		t.Errorf("endpoint and pods = %s, want %s", got, want)
 	}
 }
 
-func TestRolloutInFlight(t *testing.T) {
-	refused := Observation{Refused: []Failure{{"Conflict", "one"}}}
+func TestRolloutIsInFlightUntilItCompletesOrFails(t *testing.T) {
+	rejected := Observation{Rejected: []Failure{{"Conflict", "one"}}}
 	for name, test := range map[string]struct {
 		observed Observation
 		want     bool
 	}{
-		"begins":     {Observation{}, true},
-		"has ended":  {Observation{Deployment: deployment(2, 2, 2, 2), HasService: true}, false},
-		"has failed": {refused, false},
+		"started":   {Observation{}, true},
+		"completed": {Observation{Deployment: deployment(2, 2, 2, 2), HasService: true}, false},
+		"failed":    {rejected, false},
 	} {
 		if got := RolloutInFlight(Of(newEcho(), test.observed)); got != test.want {
-			t.Errorf("%s: got %v, want %v", name, got, test.want)
+			t.Errorf("%s: RolloutInFlight = %t, want %t", name, got, test.want)
 		}
 	}
 }
 
-func TestOfPod(t *testing.T) {
+func TestPodFailureReturnsTheCause(t *testing.T) {
 	running := crashed(waiting("p", "", ""), 2, 1, "")
 	running.Status.ContainerStatuses[0].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
 	recovered := *running.DeepCopy()
@@ -197,34 +198,34 @@ func TestOfPod(t *testing.T) {
 		pod  corev1.Pod
 		want string
 	}{
-		"starting":               {waiting("p", "ContainerCreating", ""), "<nil>"},
-		"no status yet":          {corev1.Pod{}, "<nil>"},
-		"pull":                   {waiting("p", "ErrImagePull", "not found"), "&{ImagePullFailed Pod p, container echo: not found}"},
-		"pull backs off":         {waiting("p", "ImagePullBackOff", `Back-off pulling image "x": ErrImagePull: not found`), "&{ImagePullFailed Pod p, container echo: not found}"},
-		"init container":         {inInit, "&{ImagePullFailed Pod p, container echo: absent}"},
-		"first crash backs off":  {crashed(waiting("p", "CrashLoopBackOff", "back-off 10s"), 1, 127, "no -text\n"), "&{CrashLooping Pod p, container echo: exited with code 127: no -text}"},
-		"crashed, tried again":   {running, "&{CrashLooping Pod p, container echo: exited with code 1}"},
-		"crashed, well again":    {recovered, "<nil>"},
-		"crashes without a word": {crashed(waiting("p", "CrashLoopBackOff", "back-off"), 3, 2, ""), "&{CrashLooping Pod p, container echo: exited with code 2}"},
-		"crash not seen":         {waiting("p", "CrashLoopBackOff", "back-off 10s"), "&{CrashLooping Pod p, container echo: back-off 10s}"},
+		"starting":                   {waiting("p", "ContainerCreating", ""), "<nil>"},
+		"without a status":           {corev1.Pod{}, "<nil>"},
+		"failed pull":                {waiting("p", "ErrImagePull", "not found"), "&{ImagePullFailed Pod p, container echo: not found}"},
+		"pull in back-off":           {waiting("p", "ImagePullBackOff", `Back-off pulling image "x": ErrImagePull: not found`), "&{ImagePullFailed Pod p, container echo: not found}"},
+		"init container":             {inInit, "&{ImagePullFailed Pod p, container echo: absent}"},
+		"first crash in back-off":    {crashed(waiting("p", "CrashLoopBackOff", "back-off 10s"), 1, 127, "no -text\n"), "&{CrashLooping Pod p, container echo: exited with code 127: no -text}"},
+		"restarted after a crash":    {running, "&{CrashLooping Pod p, container echo: exited with code 1}"},
+		"recovered from a crash":     {recovered, "<nil>"},
+		"crash without a log":        {crashed(waiting("p", "CrashLoopBackOff", "back-off"), 3, 2, ""), "&{CrashLooping Pod p, container echo: exited with code 2}"},
+		"crash without an exit code": {waiting("p", "CrashLoopBackOff", "back-off 10s"), "&{CrashLooping Pod p, container echo: back-off 10s}"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := fmt.Sprint(OfPod(&test.pod)); got != test.want {
-				t.Errorf("got %s, want %s", got, test.want)
+			if got := fmt.Sprint(PodFailure(&test.pod)); got != test.want {
+				t.Errorf("PodFailure = %s, want %s", got, test.want)
 			}
 		})
 	}
 }
 
-func TestShortened(t *testing.T) {
+func TestTruncateReturnsOneLineOfPrintableCharacters(t *testing.T) {
 	for text, want := range map[string]string{"short": "short", "exact!": "exact!", "too long": "too l…", "ééééééé": "ééééé…",
 		"a\nb\x1b[": "a b [", "\u202etxt": " txt"} {
-		if got := Shortened(text, 6); got != want {
-			t.Errorf("%s: got %s, want %s", text, got, want)
+		if got := Truncate(text, 6); got != want {
+			t.Errorf("Truncate(%q, 6) = %q, want %q", text, got, want)
 		}
 	}
-	status := Of(newEcho(), Observation{Refused: []Failure{{"Rejected", strings.Repeat("x", 40000)}}})
+	status := Of(newEcho(), Observation{Rejected: []Failure{{"Rejected", strings.Repeat("x", 40000)}}})
 	if length := len(status.Conditions[0].Message); length > 32768 {
-		t.Errorf("the message has %d characters, and the API allows 32768", length)
+		t.Errorf("the message has %d characters, the API allows 32768", length)
 	}
 }

@@ -99,12 +99,12 @@ func orphan(ctx context.Context, w *world, empty func() client.Object) error {
 	}); err != nil {
 		return err
 	}
-	return w.conflicts(ctx, empty, "no controller")
+	return w.conflicts(ctx, empty, "none")
 }
 
 // conflicts waits until the Echo names what is another's, in both namespaces.
 func (w *world) conflicts(ctx context.Context, empty func() client.Object, owner string) error {
-	words := fmt.Sprintf("%s echo-%s exists and is not controlled by this Echo, but by %s", kindOf(empty()), one, owner)
+	words := fmt.Sprintf("%s echo-%s exists and is not controlled by this Echo (controller: %s", kindOf(empty()), one, owner)
 	return w.both(ctx, func(ctx context.Context, namespace string) error {
 		return w.tells(ctx, convergence, namespace, echov1.ReasonConflict, words)
 	})
@@ -171,7 +171,7 @@ func foreign(object client.Object, namespace string) client.Object {
 // Echo changes; and go on when it is gone.
 func (w *world) staysForeign(ctx context.Context, objects ...client.Object) error {
 	for _, object := range objects {
-		words := fmt.Sprintf("%s echo-%s exists and is not controlled by this Echo, but by no controller", kindOf(object), one)
+		words := fmt.Sprintf("%s echo-%s exists and is not controlled by this Echo (controller: none)", kindOf(object), one)
 		if err := w.tells(ctx, convergence, object.GetNamespace(), echov1.ReasonConflict, words); err != nil {
 			return err
 		}
@@ -285,7 +285,7 @@ func ofEarlierEcho(ctx context.Context, w *world, empty func() client.Object) er
 	if err := w.createEcho(ctx, one, echov1.EchoSpec{Message: "m", Replicas: 2}); err != nil {
 		return errors.Join(err, release(ctx))
 	}
-	if err := errors.Join(w.conflicts(ctx, empty, "Echo one (UID "), release(ctx)); err != nil {
+	if err := errors.Join(w.conflicts(ctx, empty, "Echo one, UID "), release(ctx)); err != nil {
 		return err
 	}
 	if err := w.isReady(ctx, one); err != nil {

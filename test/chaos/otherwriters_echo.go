@@ -67,7 +67,7 @@ func orphanAll(ctx context.Context, w *world) error {
 		return err
 	}
 	for _, empty := range all {
-		if err := w.conflicts(ctx, empty, "no controller"); err != nil {
+		if err := w.conflicts(ctx, empty, "none"); err != nil {
 			return err
 		}
 	}
@@ -159,7 +159,7 @@ func policyOverrules(ctx context.Context, w *world) error {
 	if err := w.editEcho(ctx, one, func(s *echov1.EchoSpec) { s.Message = "n" }); err != nil {
 		return err
 	}
-	const words = "Deployment: an admission policy or webhook of the cluster changed it, against {"
+	const words = "Deployment: an admission policy or webhook changed it; the operator had written {"
 	if err := w.tells(ctx, convergence, w.fire, echov1.ReasonRejected, words); err != nil {
 		return err
 	}

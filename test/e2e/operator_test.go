@@ -70,7 +70,7 @@ func scorecard() {
 		}
 		Expect(passed).To(ConsistOf("basic-check-spec", "olm-bundle-validation", "olm-crds-have-validation",
 			"olm-crds-have-resources", "olm-spec-descriptors", "olm-status-descriptors",
-			"echo-answers", "echo-scales", "echo-rolls", "echo-refuses", "echo-cleanup"))
+			"echo-answers", "echo-scales", "echo-rolls", "echo-rejects", "echo-cleanup"))
 		Expect(ran).To(Succeed(), &errors)
 
 		By("seeing that it removed its Echoes")

@@ -1,5 +1,5 @@
-// Package random makes Echoes of random content for the tests: whatever their authors can
-// write, and rather what is awkward than what is likely.
+// Package random generates Echoes for tests. It covers every value that the API accepts, and
+// prefers edge cases to likely values.
 package random
 
 import (
@@ -15,10 +15,10 @@ import (
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 )
 
-// Echo returns an Echo as the API server would keep it, with its defaults. The same data
-// make the same Echo; eight bytes are enough for any.
+// Echo returns an Echo with the defaults of the API server. The same data returns the same
+// Echo. Eight bytes of data are enough.
 func Echo(data []byte) *echov1.Echo {
-	random := source{rand.New(bytesource.New(data))} //nolint:gosec // It is to be repeatable.
+	random := source{rand.New(bytesource.New(data))} //nolint:gosec // It must be reproducible.
 	echo := &echov1.Echo{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "op-demo", Name: random.name(), UID: "11111111-2222-3333-4444-555555555555"},
 		Spec: echov1.EchoSpec{
@@ -52,12 +52,12 @@ func (s source) name() string {
 	return s.of("hello", "a", "0", "a--b", "echo", "1-2-3", strings.Repeat("n", 58))
 }
 
-func (s source) port(usual int32) int32 {
-	return []int32{1, usual, 1023, 1024, 65535, 1 + s.Int31n(65535)}[s.Intn(6)]
+func (s source) port(standard int32) int32 {
+	return []int32{1, standard, 1023, 1024, 65535, 1 + s.Int31n(65535)}[s.Intn(6)]
 }
 
-// text returns up to so many characters. Lengths are extreme, and pieces those that mean
-// something to HTML, to the kubelet, to Go's templates, to a terminal or to a log.
+// text returns at most limit characters. It prefers extreme lengths, and strings with a special
+// meaning in HTML, for the kubelet, in Go templates, in terminals or in logs.
 func (s source) text(limit int) string {
 	var text []rune
 	for range s.Intn(12) {
@@ -80,7 +80,7 @@ func (s source) words() []string {
 	return words
 }
 
-// image returns none at all in half of the cases, and seldom one that no pod may have.
+// image returns no image in half of the cases, and sometimes an invalid one.
 func (s source) image() string {
 	if s.Intn(2) == 0 {
 		return ""
@@ -89,8 +89,8 @@ func (s source) image() string {
 		strings.Repeat("i", 1024), "NOT//an::image", "$(HOME)", "😀", " outer space ")
 }
 
-// resources returns quantities of every notation. Many of the sets are such that no pod
-// may have them: the schema of an Echo asks no more than that each is a quantity.
+// resources returns quantities in every notation. Many of the lists are invalid for a pod,
+// because the schema of an Echo only requires that each value is a quantity.
 func (s source) resources() corev1.ResourceList {
 	list := corev1.ResourceList{}
 	for range s.Intn(3) {

@@ -33,20 +33,20 @@ import (
 	"github.com/kkloud-io/echo-operator/internal/testing/controlplane"
 )
 
-// operatorNamespace is where config/rbac grants what electing a leader takes.
+// operatorNamespace is the namespace of the Role for leader election in config/rbac.
 const operatorNamespace = "echo-operator-system"
 
-// granted is every right that config/rbac gives the operator, as right writes it.
-var granted []string
+// grantedPermissions are the permissions in config/rbac, in the format of permission().
+var grantedPermissions []string
 
-// grantRoles gives the operator what config/rbac grants it, and nothing more.
+// grantRoles grants the operator exactly the permissions in config/rbac.
 func grantRoles() {
 	Expect(admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: operatorNamespace}})).To(Succeed())
 	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: operatorUser}}
 	for _, file := range []string{"role.yaml", "metrics_auth_role.yaml"} {
 		role := &rbacv1.ClusterRole{}
 		readRole(file, role)
-		granted = append(granted, rightsOf(role.Rules)...)
+		grantedPermissions = append(grantedPermissions, permissionsOf(role.Rules)...)
 		Expect(admin.Create(ctx, role)).To(Succeed())
 		Expect(admin.Create(ctx, &rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: role.Name}, Subjects: subjects,
@@ -55,14 +55,14 @@ func grantRoles() {
 	}
 	role := &rbacv1.Role{}
 	readRole("leader_election_role.yaml", role)
-	granted = append(granted, rightsOf(role.Rules)...)
+	grantedPermissions = append(grantedPermissions, permissionsOf(role.Rules)...)
 	Expect(admin.Create(ctx, role)).To(Succeed())
 	Expect(admin.Create(ctx, &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: role.Namespace, Name: role.Name}, Subjects: subjects,
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
 	})).To(Succeed())
-	awaitRight(authorizationv1.ResourceAttributes{Verb: "watch", Group: echov1.GroupVersion.Group, Resource: "echoes"})
-	awaitRight(authorizationv1.ResourceAttributes{Verb: "create", Group: "coordination.k8s.io", Resource: "leases", Namespace: operatorNamespace})
+	waitForPermission(authorizationv1.ResourceAttributes{Verb: "watch", Group: echov1.GroupVersion.Group, Resource: "echoes"})
+	waitForPermission(authorizationv1.ResourceAttributes{Verb: "create", Group: "coordination.k8s.io", Resource: "leases", Namespace: operatorNamespace})
 }
 
 func readRole(file string, role any) {
@@ -71,13 +71,13 @@ func readRole(file string, role any) {
 	Expect(yaml.UnmarshalStrict(text, role)).To(Succeed())
 }
 
-// awaitRight waits until the API server knows of the operator's newest right.
-func awaitRight(right authorizationv1.ResourceAttributes) {
+// waitForPermission waits until the API server grants the operator the permission.
+func waitForPermission(attributes authorizationv1.ResourceAttributes) {
 	GinkgoHelper()
-	awaitAllowed(authorizationv1.SubjectAccessReviewSpec{User: operatorUser, ResourceAttributes: &right})
+	waitForAccess(authorizationv1.SubjectAccessReviewSpec{User: operatorUser, ResourceAttributes: &attributes})
 }
 
-func awaitAllowed(spec authorizationv1.SubjectAccessReviewSpec) {
+func waitForAccess(spec authorizationv1.SubjectAccessReviewSpec) {
 	GinkgoHelper()
 	Eventually(func() (bool, error) {
 		review := &authorizationv1.SubjectAccessReview{Spec: spec}
@@ -86,63 +86,65 @@ func awaitAllowed(spec authorizationv1.SubjectAccessReviewSpec) {
 	}).Should(BeTrue())
 }
 
-func rightsOf(rules []rbacv1.PolicyRule) []string {
-	var rights []string
+func permissionsOf(rules []rbacv1.PolicyRule) []string {
+	var permissions []string
 	for _, rule := range rules {
 		for _, group := range rule.APIGroups {
 			for _, resource := range rule.Resources {
 				for _, verb := range rule.Verbs {
-					rights = append(rights, right(verb, group, resource))
+					permissions = append(permissions, permission(verb, group, resource))
 				}
 			}
 		}
 	}
-	return rights
+	return permissions
 }
 
-func right(verb, group, resource string) string {
+// permission formats one permission.
+func permission(verb, group, resource string) string {
 	return strings.TrimSuffix(verb+" "+resource+" "+group, " ")
 }
 
 var (
-	// used is every right that the operators have used.
-	used []string
+	// usedPermissions are the permissions that the operators have used.
+	usedPermissions []string
 
-	// finalizersRight is used inside the API server, where no log tells of it; a spec shows that it is needed.
-	finalizersRight = right("update", echov1.GroupVersion.Group, "echoes/finalizers")
+	// The API server checks finalizersPermission internally, so the audit log does not contain it.
+	// A spec shows that the operator needs it.
+	finalizersPermission = permission("update", echov1.GroupVersion.Group, "echoes/finalizers")
 )
 
-// The log is gone after the suite, and what ran is known only then.
+// ReportAfterSuite knows which specs passed, but the audit log is deleted before it runs.
 var _ = AfterSuite(func() {
 	if audit == "" {
 		return // The suite did not start.
 	}
-	var refused []string
-	for _, event := range requested(0) {
-		if event.Annotations["authorization.k8s.io/decision"] != "allow" { // Admission refuses what is allowed here.
-			refused = append(refused, event.Verb+" "+event.RequestURI)
+	var rejected []string
+	for _, event := range auditEventsSince(0) {
+		if event.Annotations["authorization.k8s.io/decision"] != "allow" { // Admission does not change this decision.
+			rejected = append(rejected, event.Verb+" "+event.RequestURI)
 			continue
 		}
-		// OLM grants what its own OperatorCondition takes.
-		if ref := event.ObjectRef; ref != nil && event.UserAgent != passAgent && ref.Resource != "operatorconditions" {
-			used = append(used, right(event.Verb, ref.APIGroup, strings.TrimSuffix(ref.Resource+"/"+ref.Subresource, "/")))
+		// OLM grants the permissions for the OperatorCondition.
+		if ref := event.ObjectRef; ref != nil && event.UserAgent != directUserAgent && ref.Resource != "operatorconditions" {
+			usedPermissions = append(usedPermissions, permission(event.Verb, ref.APIGroup, strings.TrimSuffix(ref.Resource+"/"+ref.Subresource, "/")))
 		}
 	}
-	Expect(refused).To(BeEmpty(), "the operator asked for what config/rbac does not grant")
+	Expect(rejected).To(BeEmpty(), "requests of the operator that config/rbac does not permit")
 })
 
-var _ = ReportAfterSuite("The operator's rights are those that it used", func(report Report) {
+var _ = ReportAfterSuite("The operator uses exactly the permissions that config/rbac grants", func(report Report) {
 	for _, spec := range report.SpecReports {
 		if spec.State != types.SpecStatePassed {
-			return // What did not run, or not to its end, may have used more.
+			return // A spec that did not pass may use more permissions.
 		}
 	}
-	set := func(rights []string) []string { return slices.Compact(slices.Sorted(slices.Values(rights))) }
-	Expect(set(append(used, finalizersRight))).To(Equal(set(granted)), "rights used, compared with those that config/rbac grants")
+	set := func(permissions []string) []string { return slices.Compact(slices.Sorted(slices.Values(permissions))) }
+	Expect(set(append(usedPermissions, finalizersPermission))).To(Equal(set(grantedPermissions)), "permissions that were used, compared with those that config/rbac grants")
 })
 
-var _ = Describe("What the operator may do", func() {
-	It("is enough to elect a leader, and to ask who reads the metrics", func() {
+var _ = Describe("The operator's permissions", func() {
+	It("are sufficient to elect a leader and to authorize clients of the metrics", func() {
 		namespace := newNamespace()
 		port, err := controlplane.FreePort()
 		Expect(err).NotTo(HaveOccurred())
@@ -164,27 +166,27 @@ var _ = Describe("What the operator may do", func() {
 		url := "https://" + address + "/metrics"
 		Eventually(func() (int, error) { return statusOf(url, "") }).Should(Equal(http.StatusUnauthorized))
 		Eventually(func() (int, error) { return statusOf(url, tokenOf(namespace, "reader")) }).Should(Equal(http.StatusOK))
-		Expect(statusOf(url, tokenOf(namespace, "stranger"))).To(Equal(http.StatusForbidden))
+		Expect(statusOf(url, tokenOf(namespace, "other"))).To(Equal(http.StatusForbidden))
 	})
 
-	// As those before Kubernetes 1.34 do by default.
-	It("is enough where the API server does not stream its lists", func() {
+	// Streaming lists are disabled by default before Kubernetes 1.34.
+	It("are sufficient for an API server that does not stream lists", func() {
 		streaming := operator
 		DeferCleanup(func() { operator = streaming })
 		operator = rest.CopyConfig(streaming)
 		operator.Wrap(func(next http.RoundTripper) http.RoundTripper { return withoutStreaming{next} })
 		startOperator()
-		becomesReady(createEcho(newNamespace(), "hello"))
+		expectReady(createEcho(newNamespace(), "hello"))
 	})
 
-	It("includes the finalizers of Echoes, or no child could be protected by its owner", func() {
+	It("include the finalizers of Echoes, which blockOwnerDeletion of a child requires", func() {
 		role := &rbacv1.ClusterRole{}
 		readRole("role.yaml", role)
 		role.Name = "without-finalizers"
 		for i := range role.Rules {
 			role.Rules[i].Resources = slices.DeleteFunc(role.Rules[i].Resources, func(r string) bool { return r == "echoes/finalizers" })
 		}
-		Expect(rightsOf(role.Rules)).NotTo(ContainElement(finalizersRight))
+		Expect(permissionsOf(role.Rules)).NotTo(ContainElement(finalizersPermission))
 		Expect(admin.Create(ctx, role)).To(Succeed())
 		Expect(admin.Create(ctx, &rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: role.Name},
@@ -208,24 +210,24 @@ var _ = Describe("What the operator may do", func() {
 	})
 })
 
-// withoutStreaming answers a request to stream a list as an API server does that cannot.
+// withoutStreaming rejects requests to stream a list, like an API server without that feature.
 type withoutStreaming struct{ next http.RoundTripper }
 
 func (w withoutStreaming) RoundTrip(request *http.Request) (*http.Response, error) {
 	if !request.URL.Query().Has("sendInitialEvents") {
 		return w.next.RoundTrip(request)
 	}
-	refusal := apierrors.NewInvalid(schema.GroupKind{Group: "meta.k8s.io", Kind: "ListOptions"}, "", field.ErrorList{
+	rejection := apierrors.NewInvalid(schema.GroupKind{Group: "meta.k8s.io", Kind: "ListOptions"}, "", field.ErrorList{
 		field.Forbidden(field.NewPath("sendInitialEvents"), "the WatchList feature gate is off"),
 	})
-	body, err := json.Marshal(refusal.ErrStatus)
+	body, err := json.Marshal(rejection.ErrStatus)
 	return &http.Response{
 		StatusCode: http.StatusUnprocessableEntity, Request: request,
 		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)),
 	}, err
 }
 
-// bindMetricsReader lets an account read the metrics, as config/rbac suggests.
+// bindMetricsReader grants an account permission to read the metrics, with the role in config/rbac.
 func bindMetricsReader(namespace, account string) {
 	role := &rbacv1.ClusterRole{}
 	readRole("metrics_reader_role.yaml", role)
@@ -235,8 +237,8 @@ func bindMetricsReader(namespace, account string) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account}},
 	})).To(Succeed())
-	// The operator remembers a no for half a minute.
-	awaitAllowed(authorizationv1.SubjectAccessReviewSpec{
+	// The operator caches a denial for 30 seconds, so the permission must be effective first.
+	waitForAccess(authorizationv1.SubjectAccessReviewSpec{
 		User:                  "system:serviceaccount:" + namespace + ":" + account,
 		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"},
 	})
@@ -262,7 +264,7 @@ func statusOf(url, token string) (int, error) {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
 	httpClient := &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // The certificate is the operator's own.
+		DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // The certificate is self-signed.
 	}}
 	response, err := httpClient.Do(request)
 	if err != nil {
@@ -271,7 +273,7 @@ func statusOf(url, token string) (int, error) {
 	return response.StatusCode, response.Body.Close()
 }
 
-var _ = Describe("Where the API server protects owner references", func() {
+var _ = Describe("With protected owner references", func() {
 	var (
 		namespace string
 		echo      *echov1.Echo
@@ -281,36 +283,38 @@ var _ = Describe("Where the API server protects owner references", func() {
 		namespace = newNamespace()
 		startOperator()
 		echo = createEcho(namespace, "hello", twoPods)
-		becomesReady(echo)
+		expectReady(echo)
 	})
 
-	// To change an owner reference takes the right to delete the object, which the operator
-	// has not: it is left as it is, and the Echo goes on.
-	DescribeTable("a reference that another writer changed stays, and edits go on",
-		func(childOf func() client.Object) {
-			child := childOf()
+	// Changing an owner reference requires permission to delete the object, which the operator
+	// does not have for every kind.
+	var entries []TableEntry
+	for i, kind := range children.Kinds {
+		entries = append(entries, Entry("of the "+kind.Name, i))
+	}
+	DescribeTable("a reference that another writer changed is kept, and edits are applied",
+		func(kind int) {
+			child := childrenOf(echo)[kind]
 			Eventually(komega.Update(child, func() {
 				owners := child.GetOwnerReferences()
 				owners[0].BlockOwnerDeletion = new(false)
 				child.SetOwnerReferences(owners)
 			})).Should(Succeed())
 			edit(echo, func(s *echov1.EchoSpec) { s.Message, s.Port, s.Replicas = "newer", 81, 3 })
-			becomesReady(echo)
+			expectReady(echo)
 			Expect(komega.Object(child)()).To(HaveField("OwnerReferences", ConsistOf(HaveField("BlockOwnerDeletion", Equal(new(false))))))
 		},
-		Entry("of the Service", func() client.Object { return serviceOf(echo) }),
-		Entry("of the Deployment", func() client.Object { return deploymentOf(echo) }),
-		Entry("of the budget", func() client.Object { return budgetOf(echo) }),
+		entries,
 	)
 
-	It("a second owner stays, and edits go on", func() {
+	It("a second owner is kept, and edits are applied", func() {
 		deployment := deploymentOf(echo)
 		second := metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: namespace, UID: uidOf(namespace)}
 		Eventually(komega.Update(deployment, func() {
 			deployment.OwnerReferences = append(deployment.OwnerReferences, second)
 		})).Should(Succeed())
 		edit(echo, func(s *echov1.EchoSpec) { s.Message = "newer" })
-		becomesReady(echo)
+		expectReady(echo)
 		Expect(komega.Object(deployment)()).To(HaveField("OwnerReferences", ConsistOf(HaveField("Name", "hello"), Equal(second))))
 	})
 })

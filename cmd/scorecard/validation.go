@@ -13,18 +13,18 @@ import (
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 )
 
-// refusal is one way to break a rule of the API.
-type refusal struct {
+// violation is an Echo that violates one rule of the API.
+type violation struct {
 	field string // The field that has the rule.
-	rule  string // The rule's keyword in the CRD.
-	value any    // What breaks it; nil is a field that is missing.
-	words string // What the message must say of it, beside the field's name where it has one.
+	rule  string // The keyword of the rule in the CRD.
+	value any    // The invalid value. With nil, the field is missing.
+	text  string // The text that the error message must contain.
 }
 
 const celRule = "x-kubernetes-validations"
 
-// refusals break every bound and every rule of the API, each by as little as possible.
-var refusals = []refusal{
+// violations violate every rule of the API, each as little as possible.
+var violations = []violation{
 	{"metadata.name", celRule, "with.dot", "metadata.name becomes the Service name"},
 	{"metadata.name", celRule, strings.Repeat("n", 59), "metadata.name becomes the Service name"},
 	{"spec", "required", nil, "spec: Required value"},
@@ -51,7 +51,7 @@ var refusals = []refusal{
 	{"spec.resources.claims", celRule, []any{map[string]any{"name": "gpu"}}, "claims are not supported: set limits and requests"},
 }
 
-// limits are Echoes at both ends of what is allowed.
+// limits are valid Echoes with minimum and maximum values.
 var limits = []map[string]any{
 	{"message": "m", "replicas": int64(1), "port": int64(1), "targetPort": int64(1), "image": "i"},
 	{"message": strings.Repeat("m", 16384), "replicas": int64(5), "port": int64(65535), "targetPort": int64(65535),
@@ -60,26 +60,26 @@ var limits = []map[string]any{
 		}},
 }
 
-// refuses: the API refuses whatever breaks a rule, in words that name the field, and
-// nothing else. It is asked to do so in a dry run.
-func refuses(ctx context.Context, t *trial) error {
+// rejects checks in a dry run that the API server accepts Echoes at the limits, and rejects each
+// violation with a message that names the field.
+func rejects(ctx context.Context, t *fixture) error {
 	var problems []error
 	for _, spec := range limits {
 		if err := t.Create(ctx, t.candidate(spec), client.DryRunAll); err != nil {
-			return fmt.Errorf("expected an Echo at the limits of what is allowed to be accepted; seen: %w", err)
+			return fmt.Errorf("expected an Echo with minimum or maximum values to be accepted; observed: %w", err)
 		}
 	}
-	for _, r := range refusals {
-		if err := t.Create(ctx, r.apply(t.candidate(map[string]any{"message": "m"})), client.DryRunAll); !r.met(err) {
-			problems = append(problems, r.describe(err))
+	for _, v := range violations {
+		if err := t.Create(ctx, v.apply(t.candidate(map[string]any{"message": "m"})), client.DryRunAll); !v.causes(err) {
+			problems = append(problems, v.describe(err))
 		}
 	}
 	return errors.Join(problems...)
 }
 
-// candidate returns an Echo that is never stored. It is unstructured, as the Go type
-// cannot express everything that a user can write.
-func (t *trial) candidate(spec map[string]any) *unstructured.Unstructured {
+// candidate returns an Echo for a dry run. It is unstructured, because the Go type cannot
+// represent every invalid value.
+func (t *fixture) candidate(spec map[string]any) *unstructured.Unstructured {
 	echo := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	echo.SetGroupVersionKind(echov1.GroupVersion.WithKind("Echo"))
 	echo.SetNamespace(t.echo.Namespace)
@@ -87,26 +87,26 @@ func (t *trial) candidate(spec map[string]any) *unstructured.Unstructured {
 	return echo
 }
 
-// apply breaks the rule.
-func (r refusal) apply(echo *unstructured.Unstructured) *unstructured.Unstructured {
-	path := strings.Split(r.field, ".")
-	if r.value == nil {
+// apply sets the invalid value.
+func (v violation) apply(echo *unstructured.Unstructured) *unstructured.Unstructured {
+	path := strings.Split(v.field, ".")
+	if v.value == nil {
 		unstructured.RemoveNestedField(echo.Object, path...)
-	} else if err := unstructured.SetNestedField(echo.Object, r.value, path...); err != nil {
-		panic(err) // The path runs through a scalar: a mistake in the table above.
+	} else if err := unstructured.SetNestedField(echo.Object, v.value, path...); err != nil {
+		panic(err) // The path contains a scalar: the table above is wrong.
 	}
 	return echo
 }
 
-// met tells whether the API server refused for this very rule.
-func (r refusal) met(err error) bool {
-	return apierrors.IsInvalid(err) && strings.Contains(err.Error(), r.words)
+// causes reports whether the error is the API server's rejection of this violation.
+func (v violation) causes(err error) bool {
+	return apierrors.IsInvalid(err) && strings.Contains(err.Error(), v.text)
 }
 
-func (r refusal) describe(err error) error {
-	broken := fmt.Sprintf("expected an Echo that breaks the rule %s of %s to be refused with %q", r.rule, r.field, r.words)
+func (v violation) describe(err error) error {
+	expected := fmt.Sprintf("expected an Echo that violates the rule %s of %s to be rejected with %q", v.rule, v.field, v.text)
 	if err == nil {
-		return errors.New(broken + "; seen: it was accepted")
+		return errors.New(expected + "; observed: it was accepted")
 	}
-	return fmt.Errorf("%s; seen: %w", broken, err)
+	return fmt.Errorf("%s; observed: %w", expected, err)
 }
