@@ -392,11 +392,7 @@ bundle-push: ## Push the bundle's image.
 .PHONY: catalog-build catalog-push
 catalog-build: package bin/opm ## Build the image of a catalog that offers this tree's version.
 	@echo "Building image $(CATALOG_IMG) ..."
-	@mkdir bin/package/echo-operator; { opm init echo-operator --default-channel $(DEFAULT_CHANNEL) -o yaml; \
-	for channel in $(subst $(comma), ,$(CHANNELS)); do printf -- \
-		'---\nschema: olm.channel\npackage: echo-operator\nname: %s\nentries:\n- name: echo-operator.v$(VERSION)\n' $$channel; done; \
-	echo ---; opm render bin/package/bundle --alpha-image-ref-template '$(BUNDLE_IMG)' \
-		--migrate-level bundle-object-to-csv-metadata -o yaml; } >bin/package/echo-operator/catalog.yaml
+	@go -C hack run ./catalog build $(BUNDLE_IMG)
 	@$(build_data) -f bin/package/Dockerfile -t $(CATALOG_IMG) bin/package >/dev/null
 catalog-push: ## Push the catalog's image.
 	$(call push,$(CATALOG_IMG),data)
@@ -436,7 +432,7 @@ sbom: build bin/http-echo bin/syft ## List the modules that the operator and htt
 
 .PHONY: catalog
 catalog: bin/opm ## Render the published catalog from its template and the released bundles.
-	hack/catalog/render.sh
+	go -C hack run ./catalog render
 
 .PHONY: releases
 releases: local-only cluster ## Build the images of every release from its commit, and push them into the local cluster.

@@ -44,19 +44,12 @@ func writeReleases(dir string) error {
 		return err
 	}
 	for _, release := range list {
-		files, err := release.Files("bundle")
-		if err != nil {
+		version := filepath.Join(dir, release.Version)
+		if err := os.MkdirAll(version, 0o755); err != nil {
 			return err
 		}
-		version := filepath.Join(dir, release.Version)
-		for _, file := range files {
-			text, err := release.File(file)
-			if err != nil {
-				return err
-			}
-			if err := writeFile(filepath.Join(version, strings.TrimPrefix(file, "bundle/")), text); err != nil {
-				return err
-			}
+		if err := release.Extract(version, "bundle"); err != nil {
+			return err
 		}
 		if err := annotateOpenShiftVersions(version); err != nil {
 			return err

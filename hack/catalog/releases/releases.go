@@ -1,8 +1,9 @@
-// Package releases reads catalog/releases.yaml, and from the history of this repository
-// the files as they were released.
+// Package releases reads catalog/releases.yaml, and the files of each release from the history of this
+// repository.
 package releases
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -21,17 +22,17 @@ const List = "catalog/releases.yaml"
 // Release is one released version.
 type Release struct {
 	Version string `json:"version"`
-	// Commit is the full id of the commit that the release was built from.
+	// Commit is the hash of the commit that the release was built from.
 	Commit string `json:"commit"`
 	Date   string `json:"date"`
-	// RollsServers says that the upgrade to this release restarts the pods of the Echoes.
+	// RollsServers states whether the upgrade to this release restarts the pods of Echoes.
 	RollsServers bool `json:"rollsServers"`
 
 	root string
 }
 
-// Load returns the releases of the repository that the working directory is in, oldest
-// first. It fails where the history of one of them is missing.
+// Load returns the releases of the repository that contains the working directory, oldest first. It fails
+// if the clone lacks the commit of a release.
 func Load() ([]Release, error) {
 	root, err := git(".", "rev-parse", "--show-toplevel")
 	if err != nil {
@@ -56,15 +57,15 @@ func load(root string) ([]Release, error) {
 		release := &releases[i]
 		release.root = root
 		if _, err := git(root, "cat-file", "-e", release.Commit+"^{commit}"); err != nil {
-			return nil, fmt.Errorf("%s: commit %s of release %s is not in this clone: run `git fetch --unshallow`",
+			return nil, fmt.Errorf("%s: clone lacks commit %s of release %s: run `git fetch --unshallow`",
 				List, release.Commit, release.Version)
 		}
 	}
 	return releases, nil
 }
 
-// Rolls tells whether an upgrade restarts the servers: whether one of the releases after the
-// first version, up to the second, does.
+// Rolls reports whether an upgrade between two versions restarts the servers: whether a release after
+// from, up to and including to, does.
 func Rolls(releases []Release, from, to semver.Version) bool {
 	return slices.ContainsFunc(releases, func(release Release) bool {
 		version, err := semver.Parse(release.Version)
@@ -72,19 +73,27 @@ func Rolls(releases []Release, from, to semver.Version) bool {
 	})
 }
 
-// File returns a file as it was released; path is relative to the root of the repository.
+// File returns a file of the release. The path is relative to the root of the repository.
 func (r Release) File(path string) ([]byte, error) {
 	return git(r.root, "show", r.Commit+":"+path)
 }
 
-// Files lists the files below a directory as they were released.
-func (r Release) Files(dir string) ([]string, error) {
-	list, err := git(r.root, "ls-tree", "-r", "--name-only", r.Commit, dir+"/")
-	return strings.Fields(string(list)), err
+// Extract writes a folder of the release into an existing directory. An empty folder means the whole tree.
+func (r Release) Extract(dir, folder string) error {
+	archive, err := git(r.root, "archive", r.Commit+":"+folder)
+	if err != nil {
+		return err
+	}
+	tar := exec.Command("tar", "-x", "-C", dir) // #nosec G204 -- a directory of the caller
+	tar.Stdin = bytes.NewReader(archive)
+	if text, err := tar.CombinedOutput(); err != nil {
+		return fmt.Errorf("tar: %w: %s", err, text)
+	}
+	return nil
 }
 
 func git(dir string, args ...string) ([]byte, error) {
-	command := exec.Command("git", args...) // #nosec G204 -- our own arguments
+	command := exec.Command("git", args...) // #nosec G204 -- arguments come from this repository
 	command.Dir = dir
 	output, err := command.Output()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {

@@ -7,33 +7,35 @@ import (
 	"testing"
 )
 
-func TestFilesAreReadAsTheyWereReleased(t *testing.T) {
+func TestReleaseReturnsFilesOfItsCommit(t *testing.T) {
 	releases, err := Load()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, release := range releases {
-		files, err := release.Files("bundle")
+		dir := t.TempDir()
+		if err := release.Extract(dir, "bundle"); err != nil {
+			t.Fatal(err)
+		}
+		csv, err := filepath.Glob(filepath.Join(dir, "manifests/*.clusterserviceversion.yaml"))
+		if err != nil || len(csv) != 1 {
+			t.Fatalf("release %s: found ClusterServiceVersions %v, want one: %v", release.Version, csv, err)
+		}
+		text, err := release.File("bundle/manifests/" + filepath.Base(csv[0]))
 		if err != nil {
 			t.Fatal(err)
 		}
-		var csv string
-		for _, file := range files {
-			if strings.HasSuffix(file, ".clusterserviceversion.yaml") {
-				csv = file
-			}
-		}
-		text, err := release.File(csv)
-		if err != nil {
-			t.Fatal(err)
+		extracted, err := os.ReadFile(csv[0])
+		if err != nil || string(extracted) != string(text) {
+			t.Errorf("release %s: Extract and File return different content: %v", release.Version, err)
 		}
 		if want := "\n  version: " + release.Version + "\n"; !strings.Contains(string(text), want) {
-			t.Errorf("commit %s: %s is not that of version %s", release.Commit, csv, release.Version)
+			t.Errorf("commit %s: ClusterServiceVersion is not that of version %s", release.Commit, release.Version)
 		}
 	}
 }
 
-func TestLoadSaysWhatIsWrong(t *testing.T) {
+func TestLoadReportsInvalidList(t *testing.T) {
 	commit := strings.Repeat("0", 40)
 	for name, c := range map[string]struct{ list, want string }{
 		"missing history": {"- {version: 1.2.3, commit: " + commit + "}", "run `git fetch --unshallow`"},
@@ -53,7 +55,7 @@ func TestLoadSaysWhatIsWrong(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := load(root); err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("got %v, want an error that says %q", err, c.want)
+				t.Errorf("load returned error %v, want one that contains %q", err, c.want)
 			}
 		})
 	}
