@@ -144,7 +144,7 @@ PURE := ./api/... ./internal/children/... ./internal/metrics ./internal/status/.
 .PHONY: unit
 unit: ## Test what needs no API server; the shapes and the status to at least 95 %.
 	$(RACE) $(PURE)
-	CGO_ENABLED=1 go -C test test -race ./chaos/proxy ./docs
+	CGO_ENABLED=1 go -C test test -race ./chaos/... ./docs
 	CGO_ENABLED=1 go -C hack test -race ./catalog/releases
 	go test ./cmd/... # Without the detector, as the servers of metrics are large.
 	@$(MAKE) --no-print-directory fuzz FUZZTIME=5s
@@ -168,18 +168,18 @@ integration: build bin/kube-apiserver bin/etcd ## Test the controller on a real 
 # $(call covered,<profile>,<per cent>) fails where a coverage profile has less than that.
 covered = go tool cover -func=$(1) | awk '/^total:/ {sub("%","",$$3); printf "coverage %s %% (at least $(2) %%)\n", $$3; exit $$3 < $(2)}'
 
-# SEED=… replays one schedule; PART=… and SCENARIO=… choose among the others.
+# SEED=… replays one schedule; SUITE=… and SCENARIO=… choose among the others.
 CHAOS = go -C test run ./chaos -root $(CURDIR)
 .PHONY: chaos chaos-short chaos-mutants
 chaos: build bin/kube-apiserver bin/etcd ## Try to break the operator by faults of every kind; two hours.
-	$(CHAOS) -report $(BIN)/chaos.json $(if $(SEED),-part schedules -runs 1 -seed $(SEED),-runs $(or $(RUNS),2000) -part "$(PART)" -scenario "$(SCENARIO)")
+	$(CHAOS) -report $(BIN)/chaos.json $(if $(SEED),-suite schedules -runs 1 -seed $(SEED),-runs $(or $(RUNS),2000) -suite "$(SUITE)" -scenario "$(SCENARIO)")
 # Every day has another sample of the planted bugs; MUTANTS=0 takes them all.
 MUTANTS ?= $(shell date +%Y%m%d)
 chaos-short: build bin/kube-apiserver bin/etcd ## Try it for some minutes, and see that planted bugs are caught.
 	$(CHAOS) -short
 	$(CHAOS) -short -mutants -seed $(MUTANTS)
 chaos-mutants: build bin/kube-apiserver bin/etcd ## See which part of it catches which planted bug; an hour and a half.
-	$(CHAOS) -mutants -report $(BIN)/chaos-mutants.json -part "$(PART)" -scenario "$(SCENARIO)"
+	$(CHAOS) -mutants -report $(BIN)/chaos-mutants.json -suite "$(SUITE)" -scenario "$(SCENARIO)"
 
 .PHONY: cluster-test
 cluster-test: cluster-tools ## Test the local cluster: that it comes, goes, and leaves nothing behind.

@@ -92,7 +92,7 @@ var _ = BeforeSuite(func() {
 	komega.SetClient(admin)
 	komega.SetContext(ctx)
 
-	operator, err = plane.AddStranger(operatorUser)
+	operator, err = plane.AddUnprivilegedUser(operatorUser)
 	Expect(err).NotTo(HaveOccurred())
 	grantRoles()
 })

@@ -1,6 +1,6 @@
-// Chaos tries to break the operator: the real program against a real API server and
-// controller manager, behind a proxy that makes faults. It prints what it did and what it
-// found, and fails where it found something.
+// Chaos tries to break the operator: it runs the real program against a real API server and
+// controller manager, behind a proxy that injects faults. It reports what it did and what it
+// found, and fails if it found anything.
 package main
 
 import (
@@ -10,13 +10,17 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/kkloud-io/echo-operator/test/chaos/harness"
+	"github.com/kkloud-io/echo-operator/test/chaos/mutants"
+	"github.com/kkloud-io/echo-operator/test/chaos/scenarios"
 )
 
 func main() {
@@ -28,63 +32,43 @@ func main() {
 	}
 }
 
-// options are what can be chosen.
+// options are the command line flags.
 type options struct {
-	root, report, part, scenario string
-	runs, seed                   uint64
-	workers                      int
-	mutants, short               bool
-}
-
-// part is one way to break the operator.
-type part struct {
-	name string
-	// scenarios lists what happens in it.
-	scenarios func(context.Context, options) ([]scenario, error)
-	// alone is true where no two scenarios may run beside each other.
-	alone bool
-}
-
-var parts = []part{
-	{name: "crash points", scenarios: crashPoints},
-	{name: "stale reads", scenarios: staleReads},
-	{name: "schedules", scenarios: schedules},
-	{name: "operations", scenarios: operations},
-	{name: "other writers", scenarios: otherWriters},
-	{name: "rejections", scenarios: rejections},
-	{name: "failing pods", scenarios: failingPods},
-	{name: "outages", scenarios: outages, alone: true},
-	{name: "two leaders", scenarios: leaders},
+	harness.Options
+	report, suite string
+	mutants       bool
 }
 
 func parse(args []string) (o options, err error) {
 	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
-	flags.StringVar(&o.root, "root", ".", "the project's `directory`")
-	flags.StringVar(&o.report, "report", "", "the `file` that takes the report, as JSON")
-	flags.StringVar(&o.part, "part", "", "run only the part of this `name`")
-	flags.StringVar(&o.scenario, "scenario", "", "run only scenarios whose name has this `text`")
-	flags.Uint64Var(&o.runs, "runs", 50, "the `number` of random schedules")
-	flags.Uint64Var(&o.seed, "seed", 1, "the `seed` of the first of them, or of the sample of broken operators that -short runs (0: all)")
-	flags.IntVar(&o.workers, "workers", 8, "the `number` of scenarios that run at a time")
-	flags.BoolVar(&o.short, "short", false, "take minutes in place of an hour")
-	flags.BoolVar(&o.mutants, "mutants", false, "run broken operators, each of which has to be caught")
+	flags.StringVar(&o.Root, "root", ".", "root `directory` of the project")
+	flags.StringVar(&o.report, "report", "", "write the report to this `file`, as JSON")
+	flags.StringVar(&o.suite, "suite", "", "run only the suite of this `name`")
+	flags.StringVar(&o.Scenario, "scenario", "", "run only scenarios (with -mutants: mutants) whose name contains this `text`")
+	flags.Uint64Var(&o.Runs, "runs", 50, "`number` of random schedules")
+	flags.Uint64Var(&o.Seed, "seed", 1, "`seed` of the first random schedule; with -short -mutants, of the sample of mutants (0: all)")
+	flags.IntVar(&o.Workers, "workers", 8, "`number` of scenarios that run at the same time")
+	flags.BoolVar(&o.Short, "short", false, "run the short form, which takes minutes instead of hours")
+	flags.BoolVar(&o.mutants, "mutants", false, "run mutation tests: the suites have to catch each mutant of the operator")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
 	if flags.NArg() > 0 {
-		return o, fmt.Errorf("unexpected argument %q: only flags are allowed", flags.Arg(0))
+		return o, fmt.Errorf("unexpected argument %q: chaos takes flags only", flags.Arg(0))
 	}
 	var names []string
-	for _, p := range parts {
-		names = append(names, p.name)
-		if p.name == o.part {
-			return o, nil
-		}
+	for _, suite := range scenarios.Suites {
+		names = append(names, suite.Name)
 	}
-	if o.part != "" {
-		return o, fmt.Errorf("-part is %q: it must be one of %s", o.part, strings.Join(names, ", "))
+	if o.suite != "" && !slices.Contains(names, o.suite) {
+		return o, fmt.Errorf("-suite is %q, want one of %s", o.suite, strings.Join(names, ", "))
 	}
 	return o, nil
+}
+
+// suites returns the suites that the flags select.
+func (o options) suites() []harness.Suite {
+	return slices.DeleteFunc(slices.Clone(scenarios.Suites), func(s harness.Suite) bool { return o.suite != "" && s.Name != o.suite })
 }
 
 func run(ctx context.Context, args []string) (err error) {
@@ -98,47 +82,42 @@ func run(ctx context.Context, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	b, err := newBed(ctx, o, directory)
+	h, err := harness.Start(ctx, o.Root, directory, o.Workers)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, b.stop(ctx)) }()
+	defer func() { err = errors.Join(err, h.Stop(ctx)) }()
 
 	var r report
 	if o.mutants {
-		err = b.huntMutants(ctx, o, &r)
+		r.Mutants, err = mutants.Run(ctx, h, o.suites(), o.Options)
 	} else {
-		err = b.campaign(ctx, o, &r)
+		r.Suites, err = runSuites(ctx, h, o)
 	}
 	r.print(os.Stdout)
 	if o.report != "" {
 		err = errors.Join(err, r.write(o.report))
 	}
 	if err != nil {
-		return fmt.Errorf("%w\nThe logs are in %s", err, directory)
+		return fmt.Errorf("%w\nlogs: %s", err, directory)
 	}
 	return os.RemoveAll(directory)
 }
 
-// campaign runs all parts, or the one that was asked for.
-func (b *bed) campaign(ctx context.Context, o options, r *report) error {
+// runSuites runs one suite after the other.
+func runSuites(ctx context.Context, h *harness.Harness, o options) (all []harness.SuiteResult, err error) {
 	failed := 0
-	for _, p := range parts {
-		if o.part != "" && p.name != o.part {
-			continue
-		}
-		fmt.Printf("\033[1m%s\033[0m\n", p.name)
-		results, err := b.play(ctx, []part{p}, o, b.program)
+	for _, suite := range o.suites() {
+		fmt.Printf("\033[1m%s\033[0m\n", suite.Name)
+		results, err := h.Run(ctx, []harness.Suite{suite}, o.Options, h.Program)
 		if err != nil {
-			return err
+			return all, err
 		}
-		r.Parts = append(r.Parts, results...)
+		all = append(all, results...)
 		failed += results[0].Failed
 	}
 	if failed > 0 {
-		return fmt.Errorf("%d scenarios failed", failed)
+		return all, fmt.Errorf("%d scenarios failed", failed)
 	}
-	return nil
+	return all, nil
 }
-
-func absolute(elements ...string) (string, error) { return filepath.Abs(filepath.Join(elements...)) }

@@ -9,81 +9,83 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/kkloud-io/echo-operator/test/chaos/harness"
+	"github.com/kkloud-io/echo-operator/test/chaos/mutants"
+	"github.com/kkloud-io/echo-operator/test/chaos/scenarios"
 )
 
-// report is what a campaign did and found.
+// report is what the campaign did and found.
 type report struct {
-	Parts   []partResult   `json:"parts,omitempty"`
-	Mutants []mutantResult `json:"mutants,omitempty"`
-}
-
-// partResult is what became of one part.
-type partResult struct {
-	Part      string         `json:"part"`
-	Scenarios int            `json:"scenarios"`
-	Failed    int            `json:"failed"`
-	Restarts  int            `json:"restarts"`
-	Faults    map[string]int `json:"faults,omitempty"`
-	Seconds   float64        `json:"seconds"`
-	Failures  []string       `json:"failures,omitempty"`
-	Figures   []figure       `json:"figures,omitempty"`
-}
-
-// figure is something measured.
-type figure struct {
-	What    string  `json:"what"`
-	Seconds float64 `json:"seconds"`
-	// Allowed is the most that is promised, in seconds.
-	Allowed float64 `json:"allowed"`
-}
-
-func (r *partResult) add(o outcome, tell bool) {
-	r.Scenarios++
-	r.Restarts += o.restarts
-	r.Figures = append(r.Figures, o.figures...)
-	for class, count := range o.faults {
-		r.Faults[class] += count
-	}
-	if o.err != nil {
-		r.Failed++
-		r.Failures = append(r.Failures, o.name)
-	}
-	if o.err != nil && tell {
-		replay := fmt.Sprintf("make chaos PART=%q SCENARIO=%q", r.Part, o.name)
-		if seed, isSchedule := strings.CutPrefix(o.name, "seed "); isSchedule {
-			replay = "make chaos SEED=" + seed
-		}
-		fmt.Printf("FAILED %s, %s: %v\nreplay: %s\n", r.Part, o.name, o.err, replay)
-	}
+	Suites  []harness.SuiteResult `json:"suites,omitempty"`
+	Mutants []mutants.Result      `json:"mutants,omitempty"`
 }
 
 func (r *report) print(w io.Writer) {
-	faults := map[string]int{}
-	if len(r.Parts) > 0 {
-		_, _ = fmt.Fprint(w, "\n| part | scenarios | failed | faults | restarts | time |\n|---|---|---|---|---|---|\n")
+	if len(r.Suites) > 0 {
+		r.printSuites(w)
 	}
-	for _, p := range r.Parts {
+	if len(r.Mutants) > 0 {
+		r.printMutants(w)
+	}
+}
+
+func (r *report) printSuites(w io.Writer) {
+	faults := map[string]int{}
+	_, _ = fmt.Fprintln(w)
+	printRow(w, "suite", "scenarios", "failed", "faults", "restarts", "time")
+	printRow(w, slices.Repeat([]string{"---"}, 6)...)
+	for _, s := range r.Suites {
 		sum := 0
-		for class, count := range p.Faults {
+		for class, count := range s.Faults {
 			faults[class] += count
 			sum += count
 		}
-		_, _ = fmt.Fprintf(w, "| %s | %d | %d | %d | %d | %s |\n", p.Part, p.Scenarios, p.Failed, sum, p.Restarts,
-			time.Duration(p.Seconds*float64(time.Second)).Round(time.Second))
+		took := time.Duration(s.Seconds * float64(time.Second)).Round(time.Second)
+		printRow(w, s.Suite, fmt.Sprint(s.Scenarios), fmt.Sprint(s.Failed), fmt.Sprint(sum), fmt.Sprint(s.Restarts), took.String())
 	}
-	if len(faults) > 0 {
-		var classes []string
-		for _, class := range slices.Sorted(maps.Keys(faults)) {
-			classes = append(classes, fmt.Sprintf("%s: %d", class, faults[class]))
-		}
+	var classes []string
+	for _, class := range slices.Sorted(maps.Keys(faults)) {
+		classes = append(classes, fmt.Sprintf("%s: %d", class, faults[class]))
+	}
+	if len(classes) > 0 {
 		_, _ = fmt.Fprintf(w, "\nFaults: %s.\n", strings.Join(classes, ", "))
 	}
-	for _, p := range r.Parts {
-		for _, f := range p.Figures {
-			_, _ = fmt.Fprintf(w, "%s: %.1f s (at most %.0f s)\n", f.What, f.Seconds, f.Allowed)
+	for _, s := range r.Suites {
+		for _, m := range s.Measurements {
+			_, _ = fmt.Fprintf(w, "%s: %.1f s (limit %.0f s)\n", m.Name, m.Seconds, m.Limit)
 		}
 	}
-	printMutants(w, r.Mutants)
+}
+
+// printMutants prints which suite caught which mutant.
+func (r *report) printMutants(w io.Writer) {
+	columns := []string{"mutant", "guarantee"}
+	for _, suite := range scenarios.Suites {
+		columns = append(columns, suite.Name)
+	}
+	_, _ = fmt.Fprintln(w)
+	printRow(w, columns...)
+	printRow(w, slices.Repeat([]string{"---"}, len(columns))...)
+	for _, m := range r.Mutants {
+		cells := []string{m.Mutant, fmt.Sprint(m.Guarantee)}
+		for _, suite := range scenarios.Suites {
+			scenario, ran := m.Caught[suite.Name]
+			switch {
+			case !ran:
+				cells = append(cells, "")
+			case scenario == "":
+				cells = append(cells, "–")
+			default:
+				cells = append(cells, "caught")
+			}
+		}
+		printRow(w, cells...)
+	}
+}
+
+func printRow(w io.Writer, cells ...string) {
+	_, _ = fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | "))
 }
 
 func (r *report) write(file string) error {

@@ -10,51 +10,51 @@ import (
 	"time"
 )
 
-// AuditLog is the file in which an API server notes every request that it answered.
+// AuditLog is the file in which an API server records every request that it answered.
 type AuditLog string
 
 const auditPolicy = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata}]\n"
 
-// AuditEvent is what the log says of one request.
+// AuditEvent is the log entry of one request.
 type AuditEvent struct {
 	Verb, UserAgent, RequestURI string
-	// Stage is ResponseComplete; a watch has a ResponseStarted before.
+	// Stage is ResponseComplete. A watch has an earlier event with ResponseStarted.
 	Stage string
 
 	User      struct{ Username string }
 	ObjectRef *struct{ APIGroup, Resource, Subresource, Namespace, Name string }
 
 	RequestReceivedTimestamp time.Time
-	// StageTimestamp is when the answer was complete.
+	// StageTimestamp is the time at which the response was complete.
 	StageTimestamp time.Time
 
 	Annotations map[string]string
 }
 
-// longestLine is more than any line of the log has, in bytes.
-const longestLine = 1 << 20
+// maxLine exceeds the length of every line of the log, in bytes.
+const maxLine = 1 << 20
 
-// Mark returns the present end of the log.
+// Mark returns the current end of the log, for Since.
 func (l AuditLog) Mark() (int64, error) {
 	file, err := os.Stat(string(l))
 	if err != nil {
 		return 0, err
 	}
-	start := max(0, file.Size()-longestLine)
-	log, err := l.written(start)
+	start := max(0, file.Size()-maxLine)
+	log, err := l.readFrom(start)
 	return start + int64(len(log)), err
 }
 
-// Since returns what a user asked for since the mark.
+// Since returns the requests that a user made after the mark.
 func (l AuditLog) Since(mark int64, user string) (events []AuditEvent, err error) {
-	log, err := l.written(mark)
+	log, err := l.readFrom(mark)
 	if err != nil {
 		return nil, err
 	}
 	name := []byte(`"username":"` + user + `"`)
 	for line := range bytes.Lines(log) {
 		if !bytes.Contains(line, name) {
-			continue // It may be a long log.
+			continue // Decoding every line of a long log would take seconds.
 		}
 		var event AuditEvent
 		if err := json.Unmarshal(line, &event); err != nil {
@@ -67,9 +67,9 @@ func (l AuditLog) Since(mark int64, user string) (events []AuditEvent, err error
 	return events, nil
 }
 
-// written returns the log from the mark to its last line that is complete. It may be long, so
-// that what comes before the mark is not read.
-func (l AuditLog) written(mark int64) (log []byte, err error) {
+// readFrom returns the log from the mark to the end of its last complete line. It does not read
+// what precedes the mark, because the log may be long.
+func (l AuditLog) readFrom(mark int64) (log []byte, err error) {
 	file, err := os.Open(string(l))
 	if err != nil {
 		return nil, err

@@ -1,5 +1,5 @@
 // Package controlplane runs a real etcd, kube-apiserver and kube-controller-manager on this
-// machine, and stands in for the only part of a cluster that is missing then, the nodes.
+// machine, and simulates the kubelet, because there are no nodes.
 package controlplane
 
 import (
@@ -17,6 +17,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -27,51 +28,55 @@ import (
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 )
 
-// controllers are those on which Echoes depend.
+// controllers lists the controllers on which Echoes depend.
 var controllers = []string{
 	"deployment-controller", "replicaset-controller", "garbage-collector-controller",
 	"namespace-controller", "resourcequota-controller", "disruption-controller",
 }
 
-// ControlPlane is a running one.
+// ControlPlane is a running control plane.
 type ControlPlane struct {
-	// Config is the administrator's.
+	// Config connects as the administrator.
 	Config *rest.Config
-	// Client is the administrator's; it knows Echoes.
+	// Client acts as the administrator. Its scheme includes Echoes.
 	Client client.WithWatch
 
 	options     Options
 	environment *envtest.Environment
-	// stopOthers ends what works beside the API server.
-	stopOthers func() error
+	// stopClients stops the controller manager and the simulated kubelet.
+	stopClients func() error
 }
 
-// stopTimeout is how long a program may take to stop before it is killed: an API server with
+// stopTimeout is how long a program may take to stop before it is killed. An API server with
 // open watches would take a minute.
 const stopTimeout = 2 * time.Second
 
-// Options say what a control plane is made of.
+// Options configure a control plane.
 type Options struct {
-	// Root is the directory of the tree that has the CRD of Echoes.
+	// Root is the root directory of the project, which contains the CRD.
 	Root string
-	// Bin is the directory of its programs.
+	// Bin is the directory of the programs.
 	Bin string
-	// Logs is the directory for its logs and keys.
+	// Logs is the directory for logs and keys.
 	Logs string
-	// AuditLog is where the API server keeps one; nowhere where it is empty.
+	// AuditLog is the file for the audit log. Empty disables it.
 	AuditLog AuditLog
-	// CRDs are those beside that of Echoes.
+	// CRDs are installed in addition to that of Echoes.
 	CRDs []*apiextensionsv1.CustomResourceDefinition
-	// Bare leaves controllers and pods out: nobody writes but the tests.
+	// Bare runs no controllers and no simulated kubelet, so only the tests write.
 	Bare bool
 }
 
-// Start starts one that reports pods as StartKubelet does.
-func Start(ctx context.Context, o Options) (*ControlPlane, error) {
+// Scheme returns a scheme with the types of Kubernetes and Echo.
+func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), echov1.AddToScheme(scheme)); err != nil {
-		return nil, err
-	}
+	utilruntime.Must(errors.Join(clientgoscheme.AddToScheme(scheme), echov1.AddToScheme(scheme)))
+	return scheme
+}
+
+// Start starts a control plane. Unless Options.Bare is set, StartKubelet reports on its pods.
+func Start(ctx context.Context, o Options) (*ControlPlane, error) {
+	scheme := Scheme()
 	c := &ControlPlane{options: o, environment: &envtest.Environment{
 		Scheme:                  scheme,
 		CRDDirectoryPaths:       []string{filepath.Join(o.Root, "config", "crd", "bases")},
@@ -81,14 +86,14 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 		ControlPlaneStopTimeout: stopTimeout,
 	}}
 	server := c.environment.ControlPlane.GetAPIServer()
-	// A directory of its own lets it be stopped and started again as the same one.
+	// With a fixed directory, the API server keeps its keys when it is restarted.
 	server.CertDir = filepath.Join(o.Logs, "kube-apiserver")
 	if err := os.MkdirAll(server.CertDir, 0o700); err != nil {
 		return nil, err
 	}
 	server.Configure().
 		Append("service-cluster-ip-range", "10.0.0.0/16").
-		Append("delete-collection-workers", "8"). // To clear up after thousands of Echoes.
+		Append("delete-collection-workers", "8"). // Tests delete thousands of Echoes.
 		Append("enable-admission-plugins", "OwnerReferencesPermissionEnforcement")
 	if o.AuditLog != "" {
 		policy := filepath.Join(o.Logs, "audit-policy.yaml")
@@ -96,7 +101,7 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 			return nil, err
 		}
 		server.Configure().Append("audit-policy-file", policy).Append("audit-log-path", string(o.AuditLog)).
-			Append("audit-log-maxsize", "100000") // In MiB: nobody looks for a second file.
+			Append("audit-log-maxsize", "100000") // In MiB. AuditLog does not read rotated files.
 	}
 	var err error
 	if c.Config, err = c.environment.Start(); err != nil {
@@ -109,23 +114,23 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	if o.Bare {
 		return c, nil
 	}
-	if err := c.startOthers(ctx); err != nil {
+	if err := c.startClients(ctx); err != nil {
 		return nil, errors.Join(err, c.Stop(ctx))
 	}
 	return c, nil
 }
 
-// startOthers starts what works beside the API server: controllers and the kubelet.
-func (c *ControlPlane) startOthers(ctx context.Context) error {
+// startClients starts the controller manager and the simulated kubelet.
+func (c *ControlPlane) startClients(ctx context.Context) error {
 	manager, err := c.startControllerManager()
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // They go on until Stop.
-	c.stopOthers = func() error {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // They run until Stop.
+	c.stopClients = func() error {
 		cancel()
 		err := manager.Process.Kill()
-		_ = manager.Wait() // It was killed.
+		_ = manager.Wait() // The error is that it was killed.
 		return err
 	}
 	return StartKubelet(ctx, c.Config, c.Client.Scheme())
@@ -148,14 +153,14 @@ func (c *ControlPlane) startControllerManager() (*exec.Cmd, error) {
 		"--kubeconfig="+kubeconfig, "--leader-elect=false", "--use-service-account-credentials=false",
 		"--bind-address=127.0.0.1", "--secure-port="+port, "--cert-dir="+c.options.Logs,
 		"--kube-api-qps=500", "--kube-api-burst=500",
-		// As many as have something to roll out when the API server is back.
+		// Hundreds of Deployments roll out when the API server is available again.
 		"--concurrent-deployment-syncs=20", "--concurrent-replicaset-syncs=20",
 		"--controllers="+strings.Join(controllers, ","))
 	manager.Stdout, manager.Stderr = log, log
 	return manager, errors.Join(manager.Start(), log.Close())
 }
 
-// FreePort returns a TCP port of the loopback interface that nobody listens on.
+// FreePort returns an unused TCP port of the loopback interface.
 func FreePort() (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -165,7 +170,7 @@ func FreePort() (string, error) {
 	return port, errors.Join(err, listener.Close())
 }
 
-// AddUser makes a user who has the rights of the ClusterRoles in the files, and no others.
+// AddUser adds a user who has exactly the permissions of the ClusterRoles in the files.
 func (c *ControlPlane) AddUser(ctx context.Context, name string, roleFiles ...string) (*rest.Config, error) {
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	for _, roleFile := range roleFiles {
@@ -187,11 +192,11 @@ func (c *ControlPlane) AddUser(ctx context.Context, name string, roleFiles ...st
 	if err := errors.Join(c.Client.Create(ctx, role), c.Client.Create(ctx, binding)); err != nil {
 		return nil, err
 	}
-	return c.AddStranger(name)
+	return c.AddUnprivilegedUser(name)
 }
 
-// AddStranger makes a user who has no rights.
-func (c *ControlPlane) AddStranger(name string) (*rest.Config, error) {
+// AddUnprivilegedUser adds a user without permissions.
+func (c *ControlPlane) AddUnprivilegedUser(name string) (*rest.Config, error) {
 	user, err := c.environment.AddUser(envtest.User{Name: name}, c.Config)
 	if err != nil {
 		return nil, err
@@ -201,11 +206,11 @@ func (c *ControlPlane) AddStranger(name string) (*rest.Config, error) {
 	return config, nil
 }
 
-// StopAPIServer ends the API server; etcd keeps what it knows.
+// StopAPIServer stops the API server. etcd keeps its data.
 func (c *ControlPlane) StopAPIServer(ctx context.Context) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
-		last = c.environment.ControlPlane.GetAPIServer().Stop() // It is killed where it does not stop in time.
+		last = c.environment.ControlPlane.GetAPIServer().Stop() // Stop kills it after stopTimeout.
 		return last == nil, nil
 	})
 	if err != nil {
@@ -214,20 +219,20 @@ func (c *ControlPlane) StopAPIServer(ctx context.Context) error {
 	return nil
 }
 
-// StartAPIServer brings it back, at the same address. The controllers and the kubelet start
-// anew: they would take up to a minute to notice.
+// StartAPIServer starts the API server again, at the same address. It restarts the controller
+// manager and the simulated kubelet, which would take up to a minute to reconnect.
 func (c *ControlPlane) StartAPIServer(ctx context.Context) error {
-	if err := errors.Join(c.stopOthers(), c.environment.ControlPlane.GetAPIServer().Start()); err != nil {
+	if err := errors.Join(c.stopClients(), c.environment.ControlPlane.GetAPIServer().Start()); err != nil {
 		return fmt.Errorf("start kube-apiserver again: %w", err)
 	}
-	return c.startOthers(ctx)
+	return c.startClients(ctx)
 }
 
-// Stop ends everything, also when the context has ended.
+// Stop stops all programs, even if the context is done.
 func (c *ControlPlane) Stop(ctx context.Context) error {
 	var err error
-	if c.stopOthers != nil {
-		err = c.stopOthers()
+	if c.stopClients != nil {
+		err = c.stopClients()
 	}
 	return errors.Join(err, c.StopAPIServer(context.WithoutCancel(ctx)), c.environment.Stop())
 }

@@ -19,9 +19,9 @@ import (
 	"github.com/kkloud-io/echo-operator/internal/children"
 )
 
-// What becomes of a pod is in the name of its image; any other serves.
+// The name of its image decides how a pod fails. A pod with any other image becomes ready.
 const (
-	// NeverReady is the image of a server that starts and does not become ready.
+	// NeverReady is the image of a server that starts but does not become ready.
 	NeverReady = "docker.io/library/slow:1"
 
 	absent = ":absent"
@@ -29,8 +29,8 @@ const (
 	huge   = ":huge"
 )
 
-// StartKubelet reports every pod of an Echo as running and ready, unless its image says how
-// it fails, until the context ends.
+// StartKubelet reports every pod of an Echo as running and ready, or as failing in the way that
+// its image asks for, until the context is done.
 func StartKubelet(ctx context.Context, config *rest.Config, scheme *runtime.Scheme) error {
 	writer, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
@@ -50,7 +50,8 @@ func StartKubelet(ctx context.Context, config *rest.Config, scheme *runtime.Sche
 	}
 	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(object any) {
-			// Nodes work side by side. A pod that was reported before a restart is as it was.
+			// Pods are reported concurrently, as by several nodes. A pod that was reported
+			// before a restart keeps its status.
 			if pod := object.(*corev1.Pod); len(pod.Status.ContainerStatuses) == 0 {
 				go report(ctx, writer, pod)
 			}
@@ -58,14 +59,14 @@ func StartKubelet(ctx context.Context, config *rest.Config, scheme *runtime.Sche
 	}); err != nil {
 		return err
 	}
-	go func() { _ = pods.Start(ctx) }() // It ends with the context.
+	go func() { _ = pods.Start(ctx) }() // It returns when the context is done.
 	if !pods.WaitForCacheSync(ctx) {
 		return fmt.Errorf("watch pods: %w", ctx.Err())
 	}
 	return nil
 }
 
-// report writes the status of a new pod once; the pod may be gone before.
+// report writes the status of a new pod once. It ignores that the pod was deleted before.
 func report(ctx context.Context, writer client.Client, pod *corev1.Pod) {
 	reported := pod.DeepCopy()
 	reported.Status = statusOf(pod)

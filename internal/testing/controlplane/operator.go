@@ -15,44 +15,44 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// ServerImage is the default server of the operators under test.
+// ServerImage is the default server image of the operators under test.
 const ServerImage = "docker.io/hashicorp/http-echo:1.0.0"
 
-// gracefulStop is how long an operator may take to stop.
+// gracefulStop is how long an operator may take to stop after SIGTERM.
 const gracefulStop = 15 * time.Second
 
-// OperatorOptions say which operator runs, and how.
+// OperatorOptions configure an operator process.
 type OperatorOptions struct {
-	// Program is the operator's file.
+	// Program is the operator's executable.
 	Program string
-	// Directory takes its kubeconfig and its log.
+	// Directory is where its kubeconfig and its log are written.
 	Directory string
-	// Config says where its API server is, and who it is: by a client certificate, if by any.
+	// Config connects it to an API server. Of credentials, only a client certificate is used.
 	Config *rest.Config
-	// Watched are the namespaces that it watches; none means all.
+	// Watched lists the namespaces that it watches. Empty means all.
 	Watched []string
-	// Namespace is its own, where its lease is.
+	// Namespace is where it runs and keeps its lease.
 	Namespace string
-	// Args are flags beside those that turn its health endpoint off.
+	// Args are additional command line arguments.
 	Args []string
 }
 
-// Operator is a running operator: the real program, as a process.
+// Operator is a process of the real operator program.
 type Operator struct {
-	// Done is closed when it has ended.
+	// Done is closed when the process has exited.
 	Done chan struct{}
-	// Log is the file that it logs to.
+	// Log is its log file.
 	Log string
 
 	command *exec.Cmd
-	// ordered is true when somebody has ended it.
-	ordered atomic.Bool
+	// stopRequested is true after Kill or Terminate.
+	stopRequested atomic.Bool
 }
 
-// started counts operators, so that each has a log of its own.
+// started counts operators, so that each has its own log.
 var started atomic.Int64
 
-// StartOperator starts one.
+// StartOperator starts an operator.
 func StartOperator(o OperatorOptions) (*Operator, error) {
 	name := filepath.Join(o.Directory, fmt.Sprintf("operator-%d", started.Add(1)))
 	if err := clientcmd.WriteToFile(kubeconfig(o.Config), name+".kubeconfig"); err != nil {
@@ -71,7 +71,7 @@ func StartOperator(o OperatorOptions) (*Operator, error) {
 		return nil, err
 	}
 	go func() {
-		_ = operator.command.Wait() // How it ended is told by Failed, and by its log.
+		_ = operator.command.Wait() // Failed reports the exit status.
 		_ = log.Close()
 		close(operator.Done)
 	}()
@@ -87,22 +87,22 @@ func kubeconfig(c *rest.Config) clientcmdapi.Config {
 	return *file
 }
 
-// PID is the id of its process.
+// PID returns its process ID.
 func (o *Operator) PID() int { return o.command.Process.Pid }
 
-// Signal sends it a signal; it may have ended.
+// Signal sends a signal. It ignores that the process has exited.
 func (o *Operator) Signal(signal os.Signal) { _ = o.command.Process.Signal(signal) }
 
-// Kill ends it at once, with whatever it was doing.
+// Kill kills the process immediately.
 func (o *Operator) Kill() {
-	o.ordered.Store(true)
-	_ = o.command.Process.Kill() // It may have ended.
+	o.stopRequested.Store(true)
+	_ = o.command.Process.Kill() // It may have exited.
 	<-o.Done
 }
 
-// Terminate lets it stop gracefully, and tells how it did not.
+// Terminate sends SIGTERM, and fails unless the process exits in time with code 0.
 func (o *Operator) Terminate() error {
-	o.ordered.Store(true)
+	o.stopRequested.Store(true)
 	if err := o.command.Process.Signal(syscall.SIGTERM); err != nil {
 		return err
 	}
@@ -118,8 +118,8 @@ func (o *Operator) Terminate() error {
 	return nil
 }
 
-// Ended tells whether it does not run any more.
-func (o *Operator) Ended() bool {
+// Exited reports whether the process has exited.
+func (o *Operator) Exited() bool {
 	select {
 	case <-o.Done:
 		return true
@@ -128,20 +128,20 @@ func (o *Operator) Ended() bool {
 	}
 }
 
-// Failed tells of an operator that ended by itself.
+// Failed returns an error if the process exited without Kill or Terminate.
 func (o *Operator) Failed() error {
-	if o.Ended() && !o.ordered.Load() {
-		return fmt.Errorf("the operator ended by itself (%s): %s", o.command.ProcessState, o.tail())
+	if o.Exited() && !o.stopRequested.Load() {
+		return fmt.Errorf("the operator exited unexpectedly (%s): %s", o.command.ProcessState, o.tail())
 	}
 	return nil
 }
 
-// tail returns the end of its log.
+// tail returns the end of the log.
 func (o *Operator) tail() string {
-	const most = 2000
+	const limit = 2000
 	log, err := os.ReadFile(o.Log)
 	if err != nil {
 		return err.Error()
 	}
-	return string(log[max(0, len(log)-most):])
+	return string(log[max(0, len(log)-limit):])
 }

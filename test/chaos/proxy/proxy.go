@@ -1,5 +1,5 @@
-// Package proxy stands between an operator and its API server, speaks TLS to both, and makes
-// faults: for a whole request, for a single event of a watch, or of the view as a whole.
+// Package proxy stands between an operator and its API server, speaks TLS to both, and injects
+// faults into requests, into single events of a watch, or by serving stale reads.
 package proxy
 
 import (
@@ -25,15 +25,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/rest"
+
+	"github.com/kkloud-io/echo-operator/test/chaos/kinds"
 )
 
-// Request is what the operator asks for.
+// Request is a request of the operator.
 type Request struct {
-	// Verb is get, list, watch, create, update, patch or delete.
+	// Verb is the API verb: get, list, watch, create, update, patch or delete.
 	Verb string
-	// Resource is the plural, with the subresource where there is one: echoes/status.
+	// Resource is the plural name, with the subresource if there is one: echoes/status.
 	Resource string
-	// Namespace and Name of the object; each may be empty.
+	// Namespace and Name identify the object. Each may be empty.
 	Namespace, Name string
 }
 
@@ -41,56 +43,59 @@ func (r Request) String() string {
 	return fmt.Sprintf("%s %s %s/%s", r.Verb, r.Resource, r.Namespace, r.Name)
 }
 
-// IsWrite tells whether the request changes an Echo or a child. Leases, events and reviews
-// are not part of what an operator makes of an Echo.
+// IsWrite reports whether the request changes an Echo or a child.
 func (r Request) IsWrite() bool {
-	return slices.Contains([]string{"create", "update", "patch", "delete"}, r.Verb) &&
-		slices.Contains([]string{"echoes", "echoes/status", "deployments", "services", "poddisruptionbudgets"}, r.Resource)
+	return slices.Contains([]string{"create", "update", "patch", "delete"}, r.Verb) && kinds.IsWritten(r.Resource)
 }
 
-// Fault is what becomes of a request. The zero value lets it pass.
+// Fault describes how the proxy handles a request. The zero value forwards it.
 type Fault struct {
-	// Delay is waited before anything else.
+	// Delay is how long the proxy waits before it does anything else.
 	Delay time.Duration
-	// Status, unless 0, is answered in the API server's place: an HTTP status.
+	// Status, unless 0, is the HTTP status with which the proxy responds in place of the API
+	// server.
 	Status int
-	// Reset drops the request, unserved and unanswered.
+	// Reset closes the connection without forwarding the request.
 	Reset bool
-	// LoseAnswer drops only the answer: the API server has served the request.
-	LoseAnswer bool
-	// Then is called when that has happened, before the operator can notice.
+	// DropResponse forwards the request and closes the connection in place of a response.
+	DropResponse bool
+	// Then is called after that, before the operator can notice the fault.
 	Then func()
 }
 
-// EventFault is what becomes of an event of a watch.
+// EventFault describes how the proxy handles an event of a watch.
 type EventFault int
 
 // Faults of an event.
 const (
+	// Deliver forwards the event.
 	Deliver EventFault = iota
-	// Drop hides the event. As no API server does that for ever, the watch expires soon after.
+	// Drop withholds the event, and all later ones. The watch expires soon after, because no API
+	// server withholds events forever.
 	Drop
-	// Duplicate sends it twice.
+	// Duplicate forwards the event twice.
 	Duplicate
-	// Cut ends the watch before the event, without a word.
-	Cut
-	// Expire ends the watch before the event with 410 Gone: everything has to be read anew.
+	// CloseWatch closes the watch before the event, without an error.
+	CloseWatch
+	// Expire ends the watch before the event with 410 Gone, so the client has to list again.
 	Expire
 )
 
-// dropped is how long an event stays hidden.
-const dropped = 300 * time.Millisecond
+// dropTimeout is how long a watch stays open after an event was dropped.
+const dropTimeout = 300 * time.Millisecond
 
-// Plan decides about faults. It is called from many goroutines.
+// Plan decides on faults. Its methods are called concurrently.
 type Plan interface {
+	// Request returns the fault of a request.
 	Request(Request) Fault
-	Event(Request) EventFault
+	// Event returns the fault of the next event of a watch.
+	Event(watch Request) EventFault
 }
 
-// Write is a write that reached the API server.
+// Write is a write request that reached the API server.
 type Write struct {
 	Request
-	// Code is the HTTP status that the API server answered.
+	// Code is the HTTP status of the API server's response.
 	Code int
 }
 
@@ -105,20 +110,19 @@ type Proxy struct {
 	writes  []Write
 	faults  map[string]int
 	watches int
-	// requests is how many there were for resources.
+	// requests counts requests for resources.
 	requests int
-	frozen   *view
+	stale    *snapshot
 }
 
-// view is what an API server replica shows that lags.
-type view struct {
+// snapshot is the state that a lagging replica of the API server serves.
+type snapshot struct {
 	resources sets.Set[string]
 	version   string
-	thawed    chan struct{}
+	resumed   chan struct{}
 }
 
-// New starts a proxy for somebody who may do on the API server what the configuration's
-// user may.
+// New starts a proxy. Its clients act as the user of the configuration.
 func New(upstream *rest.Config) (*Proxy, error) {
 	address, err := url.Parse(upstream.Host)
 	if err != nil {
@@ -131,90 +135,90 @@ func New(upstream *rest.Config) (*Proxy, error) {
 	p := &Proxy{upstream: address, client: transport, faults: map[string]int{}}
 	p.server = httptest.NewUnstartedServer(p)
 	p.server.EnableHTTP2 = true
-	// A killed operator leaves half a handshake behind; that is no news.
+	// Operators that are killed during a TLS handshake would fill the log.
 	p.server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	p.server.StartTLS()
 	return p, nil
 }
 
-// Close ends it.
+// Close stops the proxy.
 func (p *Proxy) Close() {
-	p.Thaw()
+	p.Resume()
 	p.server.CloseClientConnections()
 	p.server.Close()
 }
 
-// Config says how to reach the proxy.
+// Config connects to the proxy.
 func (p *Proxy) Config() *rest.Config {
 	return &rest.Config{Host: p.server.URL, TLSClientConfig: rest.TLSClientConfig{
 		CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.server.Certificate().Raw}),
 	}}
 }
 
-// SetPlan makes the faults of the plan from now on; nil ends them.
+// SetPlan injects the faults of the plan from now on. Nil injects none.
 func (p *Proxy) SetPlan(plan Plan) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.plan = plan
 }
 
-// Writes returns the writes that reached the API server so far.
+// Writes returns the writes that have reached the API server.
 func (p *Proxy) Writes() []Write {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.writes)
 }
 
-// Faults returns how many faults of each class were made so far.
+// Faults returns how many faults of each class were injected.
 func (p *Proxy) Faults() map[string]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return maps.Clone(p.faults)
 }
 
-// Requests returns how many requests there were so far, served or not.
+// Requests returns the number of requests, including those that were not forwarded.
 func (p *Proxy) Requests() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.requests
 }
 
-// Watches returns how many watches are open.
+// Watches returns the number of open watches.
 func (p *Proxy) Watches() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.watches
 }
 
-// Freeze shows the resources as they were at the version, until Thaw: no event arrives, and
-// who lists them anew gets that old state. Writes, and reads of single objects, which an API
-// server answers from etcd, go through.
-func (p *Proxy) Freeze(version string, resources ...string) {
-	p.Thaw()
+// ServeStale serves the resources as they were at the version, until Resume: watches deliver no
+// events, and lists return the old state. Writes and reads of single objects are forwarded,
+// because an API server reads those from etcd.
+func (p *Proxy) ServeStale(version string, resources ...string) {
+	p.Resume()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.frozen = &view{resources: sets.New(resources...), version: version, thawed: make(chan struct{})}
-	p.faults["frozen view"]++
+	p.stale = &snapshot{resources: sets.New(resources...), version: version, resumed: make(chan struct{})}
+	p.faults["stale reads"]++
 }
 
-// Thaw lets the view catch up.
-func (p *Proxy) Thaw() {
+// Resume ends ServeStale: lists return the current state, and watches deliver what happened since.
+func (p *Proxy) Resume() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.frozen != nil {
-		close(p.frozen.thawed)
-		p.frozen = nil
+	if p.stale != nil {
+		close(p.stale.resumed)
+		p.stale = nil
 	}
 }
 
-// frozenView returns the frozen view of a resource, or nil.
-func (p *Proxy) frozenView(resource string) *view {
+// staleSnapshot returns the snapshot from which the resource is served, or nil.
+func (p *Proxy) staleSnapshot(resource string) *snapshot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.frozen == nil || !p.frozen.resources.Has(resource) {
+	if p.stale == nil || !p.stale.resources.Has(resource) {
 		return nil
 	}
-	return p.frozen
+	return p.stale
 }
 
 var requestInfo = apirequest.RequestInfoFactory{
@@ -222,7 +226,7 @@ var requestInfo = apirequest.RequestInfoFactory{
 	GrouplessAPIPrefixes: sets.NewString("api"),
 }
 
-// ServeHTTP serves one request of the operator's.
+// ServeHTTP handles one request of the operator.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	info, err := requestInfo.NewRequestInfo(r)
 	if err != nil {
@@ -242,15 +246,15 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case fault.Reset:
 		fault.abort()
 	case fault.Status != 0:
-		refuse(w, request, fault.Status)
+		respondError(w, request, fault.Status)
 	case request.Verb == "watch":
 		p.watch(w, r, request)
 	default:
-		p.serve(w, r, request, fault)
+		p.forward(w, r, request, fault)
 	}
 }
 
-// abort drops the request, and with it its connection or stream.
+// abort closes the connection, or the HTTP/2 stream.
 func (f Fault) abort() {
 	if f.Then != nil {
 		f.Then()
@@ -270,8 +274,8 @@ func (p *Proxy) fault(request Request) Fault {
 	switch {
 	case fault.Reset:
 		p.count("reset")
-	case fault.LoseAnswer:
-		p.count("answer lost")
+	case fault.DropResponse:
+		p.count("response dropped")
 	case fault.Status != 0:
 		p.count(fmt.Sprint(fault.Status))
 	case fault.Delay > 0:
@@ -293,32 +297,32 @@ func wait(ctx context.Context, delay time.Duration) {
 	}
 }
 
-// refuse answers in the API server's place, and in its form.
-func refuse(w http.ResponseWriter, request Request, code int) {
+// respondError responds with an error, in the format of the API server.
+func respondError(w http.ResponseWriter, request Request, code int) {
 	status := apierrors.NewGenericServerResponse(code, request.Verb, schema.GroupResource{Resource: request.Resource},
-		request.Name, "a fault of the proxy's", 0, true).Status()
+		request.Name, "injected by the fault proxy", 0, true).Status()
 	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 	if code == http.StatusTooManyRequests {
 		w.Header().Set("Retry-After", "1")
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(status) // The operator may be gone.
+	_ = json.NewEncoder(w).Encode(status) // The operator may have exited.
 }
 
-// serve has the API server serve the request, and passes its answer on.
-func (p *Proxy) serve(w http.ResponseWriter, r *http.Request, request Request, fault Fault) {
-	if view := p.frozenView(request.Resource); view != nil && request.Verb == "list" {
+// forward sends the request to the API server, and returns its response.
+func (p *Proxy) forward(w http.ResponseWriter, r *http.Request, request Request, fault Fault) {
+	if snapshot := p.staleSnapshot(request.Resource); snapshot != nil && request.Verb == "list" {
 		query := r.URL.Query()
-		query.Set("resourceVersion", view.version)
+		query.Set("resourceVersion", snapshot.version)
 		query.Set("resourceVersionMatch", string(metav1.ResourceVersionMatchExact))
 		r.URL.RawQuery = query.Encode()
 	}
-	response, err := p.ask(r)
+	response, err := p.send(r)
 	if err != nil {
 		fault.abort()
 	}
-	defer func() { _ = response.Body.Close() }() // It was read to its end.
+	defer func() { _ = response.Body.Close() }() // The body was read to its end.
 	var body bytes.Buffer
 	if _, err := io.Copy(&body, response.Body); err != nil {
 		fault.abort()
@@ -328,29 +332,30 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request, request Request, f
 		p.writes = append(p.writes, Write{Request: request, Code: response.StatusCode})
 		p.mu.Unlock()
 	}
-	if fault.LoseAnswer {
+	if fault.DropResponse {
 		fault.abort()
 	}
 	copyHeader(w, response)
 	w.WriteHeader(response.StatusCode)
-	_, _ = body.WriteTo(w) // The operator may be gone.
+	_, _ = body.WriteTo(w) // The operator may have exited.
 }
 
-// ask sends the request to the API server. Answers are asked for in JSON, in which the
-// events of a watch can be told apart.
-func (p *Proxy) ask(r *http.Request) (*http.Response, error) {
-	asked := r.Clone(r.Context())
-	asked.URL.Scheme, asked.URL.Host = p.upstream.Scheme, p.upstream.Host
-	asked.Host, asked.RequestURI = "", ""
-	if accept := asked.Header.Get("Accept"); accept != "" && !isTable(accept) {
-		asked.Header.Set("Accept", "application/json")
+// send sends the request to the API server. It asks for JSON, in which events of a watch are
+// separate lines.
+func (p *Proxy) send(r *http.Request) (*http.Response, error) {
+	sent := r.Clone(r.Context())
+	sent.URL.Scheme, sent.URL.Host = p.upstream.Scheme, p.upstream.Host
+	sent.Host, sent.RequestURI = "", ""
+	if accept := sent.Header.Get("Accept"); accept != "" && !asOtherType(accept) {
+		sent.Header.Set("Accept", "application/json")
 	}
-	asked.Header.Del("Accept-Encoding")
-	return p.client.RoundTrip(asked)
+	sent.Header.Del("Accept-Encoding")
+	return p.client.RoundTrip(sent)
 }
 
-// isTable tells of discovery and of partial objects, whose form is part of the type.
-func isTable(accept string) bool { return strings.Contains(accept, "as=") }
+// asOtherType reports whether the client asks for another type than the resource's own, as for
+// discovery and partial objects.
+func asOtherType(accept string) bool { return strings.Contains(accept, "as=") }
 
 func copyHeader(w http.ResponseWriter, response *http.Response) {
 	maps.Copy(w.Header(), response.Header)

@@ -16,20 +16,20 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// fixed is a plan of one fault for every request, and one for each event in turn.
-type fixed struct {
+// fixedPlan returns the same fault for every request, and one fault after the other for events.
+type fixedPlan struct {
 	fault  Fault
 	events []EventFault
 }
 
-func (f *fixed) Request(r Request) Fault {
+func (f *fixedPlan) Request(r Request) Fault {
 	if r.Verb == "watch" {
 		return Fault{}
 	}
 	return f.fault
 }
 
-func (f *fixed) Event(Request) EventFault {
+func (f *fixedPlan) Event(Request) EventFault {
 	if len(f.events) == 0 {
 		return Deliver
 	}
@@ -38,13 +38,14 @@ func (f *fixed) Event(Request) EventFault {
 	return fault
 }
 
-// newProxy stands before a server that takes any Service, and whose watches show Services
-// of the versions 1 to 3. It tells what the server was asked for.
+// newProxy returns a proxy of a server that accepts any Service, and whose watches deliver Services
+// of the versions 1 to 3; a client of the proxy; and a function that returns the requests that
+// the server received.
 func newProxy(t *testing.T, plan Plan) (*Proxy, kubernetes.Interface, func() []string) {
 	t.Helper()
-	asked := make(chan string, 100)
+	received := make(chan string, 100)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked <- r.Method + " " + r.URL.RequestURI()
+		received <- r.Method + " " + r.URL.RequestURI()
 		w.Header().Set("Content-Type", "application/json")
 		if r.URL.Query().Get("watch") == "" {
 			_, _ = w.Write([]byte(`{"kind": "Service", "apiVersion": "v1", "metadata": {"name": "a"}}`))
@@ -70,7 +71,7 @@ func newProxy(t *testing.T, plan Plan) (*Proxy, kubernetes.Interface, func() []s
 	return p, clients, func() (all []string) {
 		for {
 			select {
-			case request := <-asked:
+			case request := <-received:
 				all = append(all, request)
 			case <-time.After(50 * time.Millisecond):
 				return all
@@ -84,46 +85,47 @@ func create(ctx context.Context, c kubernetes.Interface) error {
 	return err
 }
 
-func TestRequests(t *testing.T) {
+func TestRequestFaults(t *testing.T) {
 	called := false
 	for name, test := range map[string]struct {
-		fault          Fault
-		served, failed bool
-		is             func(error) bool
+		fault             Fault
+		forwarded, failed bool
+		is                func(error) bool
 	}{
-		"pass":        {served: true},
-		"conflict":    {fault: Fault{Status: http.StatusConflict}, failed: true, is: apierrors.IsConflict},
-		"error":       {fault: Fault{Status: http.StatusInternalServerError}, failed: true, is: apierrors.IsInternalError},
-		"away":        {fault: Fault{Status: http.StatusServiceUnavailable}, failed: true, is: apierrors.IsServiceUnavailable},
-		"time-out":    {fault: Fault{Status: http.StatusGatewayTimeout}, failed: true, is: apierrors.IsTimeout},
-		"reset":       {fault: Fault{Reset: true}, failed: true},
-		"answer lost": {fault: Fault{LoseAnswer: true, Then: func() { called = true }}, served: true, failed: true},
-		"delay":       {fault: Fault{Delay: 50 * time.Millisecond}, served: true},
+		"no fault":            {forwarded: true},
+		"409 Conflict":        {fault: Fault{Status: http.StatusConflict}, failed: true, is: apierrors.IsConflict},
+		"500 internal error":  {fault: Fault{Status: http.StatusInternalServerError}, failed: true, is: apierrors.IsInternalError},
+		"503 unavailable":     {fault: Fault{Status: http.StatusServiceUnavailable}, failed: true, is: apierrors.IsServiceUnavailable},
+		"504 timeout":         {fault: Fault{Status: http.StatusGatewayTimeout}, failed: true, is: apierrors.IsTimeout},
+		"connection reset":    {fault: Fault{Reset: true}, failed: true},
+		"response is dropped": {fault: Fault{DropResponse: true, Then: func() { called = true }}, forwarded: true, failed: true},
+		"request is delayed":  {fault: Fault{Delay: 50 * time.Millisecond}, forwarded: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, c, asked := newProxy(t, &fixed{fault: test.fault})
+			p, c, received := newProxy(t, &fixedPlan{fault: test.fault})
 			start := time.Now()
 			err := create(t.Context(), c)
 			if (err != nil) != test.failed || test.is != nil && !test.is(err) {
-				t.Errorf("got error %v", err)
+				t.Errorf("create a Service: error %v, want an error: %v", err, test.failed)
 			}
 			if time.Since(start) < test.fault.Delay {
-				t.Error("it was not delayed")
+				t.Errorf("create a Service: took %s, want at least %s", time.Since(start), test.fault.Delay)
 			}
-			if got := len(asked()) > 0; got != test.served {
-				t.Errorf("served: %v, want %v", got, test.served)
+			if got := len(received()) > 0; got != test.forwarded {
+				t.Errorf("forwarded = %v, want %v", got, test.forwarded)
 			}
-			if got := len(p.Writes()) == 1; got != test.served {
-				t.Errorf("told as a write: %v, want %v", got, test.served)
+			if got := len(p.Writes()) == 1; got != test.forwarded {
+				t.Errorf("recorded as a write = %v, want %v", got, test.forwarded)
 			}
 		})
 	}
 	if !called {
-		t.Error("the hook of the lost answer was not called")
+		t.Error("Fault.Then of the dropped response was not called")
 	}
 }
 
-// versions returns the versions that a watch shows, how it ends, and when it has been quiet.
+// versions returns the versions that a watch delivers, then "closed" when the watch is closed or
+// "idle" when no event arrives.
 func versions(t *testing.T, c kubernetes.Interface) (all []string) {
 	t.Helper()
 	w, err := c.CoreV1().Services("ns").Watch(t.Context(), metav1.ListOptions{})
@@ -135,51 +137,51 @@ func versions(t *testing.T, c kubernetes.Interface) (all []string) {
 		select {
 		case event, open := <-w.ResultChan():
 			if !open {
-				return append(all, "end")
+				return append(all, "closed")
 			}
 			if event.Type == watch.Error {
 				all = append(all, fmt.Sprint(event.Object.(*metav1.Status).Code))
 				continue
 			}
 			all = append(all, event.Object.(*corev1.Service).ResourceVersion)
-		case <-time.After(2 * dropped):
-			return append(all, "quiet")
+		case <-time.After(2 * dropTimeout):
+			return append(all, "idle")
 		}
 	}
 }
 
-func TestEvents(t *testing.T) {
+func TestEventFaults(t *testing.T) {
 	for name, test := range map[string]struct {
 		events []EventFault
 		want   string
 	}{
-		"deliver":   {nil, "[1 2 3 quiet]"},
-		"drop":      {[]EventFault{Deliver, Drop}, "[1 410 end]"},
-		"duplicate": {[]EventFault{Deliver, Duplicate}, "[1 2 2 3 quiet]"},
-		"cut":       {[]EventFault{Deliver, Cut}, "[1 end]"},
-		"expire":    {[]EventFault{Deliver, Deliver, Expire}, "[1 2 410 end]"},
+		"no fault":  {nil, "[1 2 3 idle]"},
+		"drop":      {[]EventFault{Deliver, Drop}, "[1 410 closed]"},
+		"duplicate": {[]EventFault{Deliver, Duplicate}, "[1 2 2 3 idle]"},
+		"close":     {[]EventFault{Deliver, CloseWatch}, "[1 closed]"},
+		"expire":    {[]EventFault{Deliver, Deliver, Expire}, "[1 2 410 closed]"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, c, _ := newProxy(t, &fixed{events: test.events})
+			_, c, _ := newProxy(t, &fixedPlan{events: test.events})
 			if got := fmt.Sprint(versions(t, c)); got != test.want {
-				t.Errorf("got %s, want %s", got, test.want)
+				t.Errorf("watch delivers %s, want %s", got, test.want)
 			}
 		})
 	}
 }
 
-func TestFrozenView(t *testing.T) {
-	p, c, asked := newProxy(t, nil)
-	p.Freeze("7", "services")
-	if got := fmt.Sprint(versions(t, c)); got != "[quiet]" {
-		t.Errorf("a frozen watch shows %s", got)
+func TestServeStaleReturnsTheOldStateUntilResume(t *testing.T) {
+	p, c, received := newProxy(t, nil)
+	p.ServeStale("7", "services")
+	if got := fmt.Sprint(versions(t, c)); got != "[idle]" {
+		t.Errorf("stale watch delivers %s, want [idle]", got)
 	}
 	initial := true
 	_, err := c.CoreV1().Services("ns").Watch(t.Context(), metav1.ListOptions{SendInitialEvents: &initial})
 	if !apierrors.IsInvalid(err) {
-		t.Errorf("a watch that begins with a list: got %v", err)
+		t.Errorf("stale watch with initial events: error %v, want 422 Invalid", err)
 	}
-	asked()
+	received()
 	if _, err := c.CoreV1().Services("ns").List(t.Context(), metav1.ListOptions{ResourceVersion: "0"}); err != nil {
 		t.Error(err)
 	}
@@ -187,11 +189,11 @@ func TestFrozenView(t *testing.T) {
 		t.Error(err)
 	}
 	want := "[GET /api/v1/namespaces/ns/services?resourceVersion=7&resourceVersionMatch=Exact GET /api/v1/namespaces/ns/services/a]"
-	if got := fmt.Sprint(asked()); got != want {
-		t.Errorf("the server was asked for\n%s, want\n%s", got, want)
+	if got := fmt.Sprint(received()); got != want {
+		t.Errorf("the server received\n%s, want\n%s", got, want)
 	}
-	p.Thaw()
-	if got := fmt.Sprint(versions(t, c)); got != "[1 2 3 quiet]" {
-		t.Errorf("a thawed watch shows %s", got)
+	p.Resume()
+	if got := fmt.Sprint(versions(t, c)); got != "[1 2 3 idle]" {
+		t.Errorf("watch after Resume delivers %s, want [1 2 3 idle]", got)
 	}
 }

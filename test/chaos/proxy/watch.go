@@ -12,24 +12,25 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// maxEvent is the most bytes of an event; an Echo of the largest message is far below.
+// maxEvent is the maximum size of an event in bytes. An Echo with the longest message is far below.
 const maxEvent = 4 << 20
 
-// errEnd ends a watch without a word.
-var errEnd = errors.New("end of watch")
+// errWatchClosed closes a watch without an error for the client.
+var errWatchClosed = errors.New("watch closed")
 
-// watch passes a watch on, event by event.
+// watch forwards a watch, event by event.
 func (p *Proxy) watch(w http.ResponseWriter, r *http.Request, request Request) {
-	if p.frozenView(request.Resource) != nil && r.URL.Query().Get("sendInitialEvents") == "true" {
-		// So answers an API server that knows only lists, and those may lag.
-		refuse(w, request, http.StatusUnprocessableEntity)
+	if p.staleSnapshot(request.Resource) != nil && r.URL.Query().Get("sendInitialEvents") == "true" {
+		// An API server that does not support streaming lists responds like this. The client
+		// then lists, and lists can be served stale.
+		respondError(w, request, http.StatusUnprocessableEntity)
 		return
 	}
-	response, err := p.ask(r)
+	response, err := p.send(r)
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
-	defer func() { _ = response.Body.Close() }() // It may have been left before its end.
+	defer func() { _ = response.Body.Close() }() // The body may not have been read to its end.
 	copyHeader(w, response)
 	w.WriteHeader(response.StatusCode)
 
@@ -42,7 +43,7 @@ func (p *Proxy) watch(w http.ResponseWriter, r *http.Request, request Request) {
 		p.mu.Unlock()
 	}()
 
-	stream := &stream{proxy: p, writer: w, request: request, hidden: make(chan struct{})}
+	stream := &stream{proxy: p, writer: w, request: request, expired: make(chan struct{})}
 	flush(w)
 	lines := make(chan []byte)
 	go func() {
@@ -61,34 +62,34 @@ func (p *Proxy) watch(w http.ResponseWriter, r *http.Request, request Request) {
 		select {
 		case <-r.Context().Done():
 			return
-		case <-stream.hidden:
+		case <-stream.expired:
 			stream.expire()
 			return
 		case line, open := <-lines:
-			if !open || stream.pass(r, line) != nil {
+			if !open || stream.forward(r, line) != nil {
 				return
 			}
 		}
 	}
 }
 
-// stream is one watch.
+// stream is an open watch.
 type stream struct {
 	proxy   *Proxy
 	writer  http.ResponseWriter
 	request Request
-	// hidden is closed when an event has been hidden for long enough.
-	hidden   chan struct{}
-	isHiding bool
+	// expired is closed dropTimeout after the first event was dropped.
+	expired  chan struct{}
+	dropping bool
 }
 
-// pass makes of one event what the plan says. An error ends the watch.
-func (s *stream) pass(r *http.Request, line []byte) error {
-	if view := s.proxy.frozenView(s.request.Resource); view != nil {
+// forward forwards one event, with the fault that the plan returns. An error ends the watch.
+func (s *stream) forward(r *http.Request, line []byte) error {
+	if snapshot := s.proxy.staleSnapshot(s.request.Resource); snapshot != nil {
 		select {
-		case <-view.thawed:
+		case <-snapshot.resumed:
 		case <-r.Context().Done():
-			return errEnd
+			return errWatchClosed
 		}
 	}
 	fault := Deliver
@@ -96,17 +97,17 @@ func (s *stream) pass(r *http.Request, line []byte) error {
 		fault = s.proxy.eventFault(s.request)
 	}
 	switch {
-	case fault == Cut:
-		return errEnd
+	case fault == CloseWatch:
+		return errWatchClosed
 	case fault == Expire:
 		s.expire()
-		return errEnd
-	case fault == Drop && !s.isHiding:
-		s.isHiding = true
-		time.AfterFunc(dropped, func() { close(s.hidden) })
+		return errWatchClosed
+	case fault == Drop && !s.dropping:
+		s.dropping = true
+		time.AfterFunc(dropTimeout, func() { close(s.expired) })
 	}
-	if s.isHiding {
-		return nil // What came after the hidden event would give it away.
+	if s.dropping {
+		return nil // A later event would reveal that one is missing.
 	}
 	times := 1
 	if fault == Duplicate {
@@ -130,25 +131,25 @@ func (p *Proxy) eventFault(request Request) EventFault {
 	}
 	fault := plan.Event(request)
 	if fault != Deliver {
-		p.count(map[EventFault]string{Drop: "event dropped", Duplicate: "event duplicated", Cut: "watch cut", Expire: "410 Gone"}[fault])
+		p.count(map[EventFault]string{Drop: "event dropped", Duplicate: "event duplicated", CloseWatch: "watch closed", Expire: "410 Gone"}[fault])
 	}
 	return fault
 }
 
-// expire tells the operator that its version is too old.
+// expire sends the error that the watch's resource version is too old.
 func (s *stream) expire() {
-	gone, _ := json.Marshal(metav1.Status{ // It has no fields that could fail.
+	gone, _ := json.Marshal(metav1.Status{ // Encoding these fields cannot fail.
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
 		Status:   metav1.StatusFailure, Reason: metav1.StatusReasonExpired, Code: http.StatusGone,
-		Message: "too old resource version, by the fault proxy",
+		Message: "too old resource version, injected by the fault proxy",
 	})
 	event, _ := json.Marshal(map[string]any{"type": watch.Error, "object": json.RawMessage(gone)})
-	_, _ = s.writer.Write(append(event, '\n')) // The operator may be gone.
+	_, _ = s.writer.Write(append(event, '\n')) // The operator may have exited.
 	flush(s.writer)
 }
 
-// isObject tells events of objects from bookmarks, without which a client would never know
-// that it has seen everything.
+// isObject reports whether the event carries an object. Bookmarks do not: they get no faults,
+// because a client needs one to know that its initial list is complete.
 func isObject(line []byte) bool {
 	var event struct{ Type watch.EventType }
 	if json.Unmarshal(line, &event) != nil {
@@ -158,5 +159,5 @@ func isObject(line []byte) bool {
 }
 
 func flush(w http.ResponseWriter) {
-	_ = http.NewResponseController(w).Flush() // The operator may be gone.
+	_ = http.NewResponseController(w).Flush() // The operator may have exited.
 }

@@ -1,0 +1,123 @@
+package harness
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/children"
+	"github.com/kkloud-io/echo-operator/test/chaos/kinds"
+)
+
+// InBoth does the same in both namespaces, first in the subject.
+func (e *Environment) InBoth(ctx context.Context, do func(ctx context.Context, namespace string) error) error {
+	for _, namespace := range []string{e.Subject, e.Control} {
+		if err := do(ctx, namespace); err != nil {
+			return fmt.Errorf("namespace %s: %w", namespace, err)
+		}
+	}
+	return nil
+}
+
+// CreateEcho creates an Echo in both namespaces.
+func (e *Environment) CreateEcho(ctx context.Context, name string, spec echov1.EchoSpec) error {
+	e.allowCreations(name)
+	return e.InBoth(ctx, func(ctx context.Context, namespace string) error {
+		return e.Client.Create(ctx, &echov1.Echo{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: spec})
+	})
+}
+
+// EditEcho changes an Echo's spec in both namespaces, as `kubectl edit` does.
+func (e *Environment) EditEcho(ctx context.Context, name string, change func(*echov1.EchoSpec)) error {
+	for _, kind := range children.Kinds {
+		if kind.Optional { // The new spec may ask for it again.
+			e.AllowCreation(kind, name)
+		}
+	}
+	return e.InBoth(ctx, func(ctx context.Context, namespace string) error {
+		return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			echo, err := e.GetEcho(ctx, namespace, name)
+			if err != nil {
+				return err
+			}
+			change(&echo.Spec)
+			return e.Client.Update(ctx, echo)
+		})
+	})
+}
+
+// DeleteEcho deletes an Echo in both namespaces. An operator that has not observed the Echo's first
+// status may create its children once more before it observes the deletion.
+func (e *Environment) DeleteEcho(ctx context.Context, name string) error {
+	e.allowCreations(name)
+	return e.InBoth(ctx, func(ctx context.Context, namespace string) error {
+		return e.Client.Delete(ctx, &echov1.Echo{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
+	})
+}
+
+// GetEcho returns an Echo.
+func (h *Harness) GetEcho(ctx context.Context, namespace, name string) (*echov1.Echo, error) {
+	echo := &echov1.Echo{}
+	return echo, h.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, echo)
+}
+
+// OnChild does something to an Echo's child in both namespaces, once the child exists.
+func (e *Environment) OnChild(ctx context.Context, echo string, kind children.Kind, do func(context.Context, client.Object) error) error {
+	return e.InBoth(ctx, func(ctx context.Context, namespace string) error {
+		return e.Await(ctx, e.Convergence, kind.Name+" "+kinds.ChildName(echo)+" exists", func(ctx context.Context) error {
+			owner, err := e.GetEcho(ctx, namespace, echo)
+			if err != nil {
+				return err
+			}
+			child := kinds.New(kind)
+			if err := e.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: children.Name(owner)}, child); err != nil {
+				return err
+			}
+			if !metav1.IsControlledBy(child, owner) {
+				return fmt.Errorf("%s %s: not controlled by Echo %s", kind.Name, child.GetName(), echo)
+			}
+			return do(ctx, child)
+		})
+	})
+}
+
+// OnObject does something to the object with the name of the Echo's child in both namespaces,
+// whether the Echo controls it or not.
+func (e *Environment) OnObject(ctx context.Context, echo string, kind children.Kind, do func(context.Context, client.Object) error) error {
+	return e.InBoth(ctx, func(ctx context.Context, namespace string) error {
+		return e.Await(ctx, ConvergenceTimeout, kind.Name+" "+kinds.ChildName(echo)+" exists", func(ctx context.Context) error {
+			object := kinds.New(kind)
+			if err := e.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: kinds.ChildName(echo)}, object); err != nil {
+				return err
+			}
+			return do(ctx, object)
+		})
+	})
+}
+
+// OnPods does something to at most so many pods in both namespaces.
+func (e *Environment) OnPods(ctx context.Context, limit int, do func(context.Context, *corev1.Pod) error) error {
+	return e.InBoth(ctx, func(ctx context.Context, namespace string) error {
+		var pods corev1.PodList
+		if err := e.Client.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
+			return err
+		}
+		for i := range min(limit, len(pods.Items)) {
+			if err := do(ctx, &pods.Items[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Update writes an object as an external writer does.
+func (h *Harness) Update(ctx context.Context, object client.Object, change func()) error {
+	change()
+	return h.Client.Update(ctx, object)
+}

@@ -1,0 +1,206 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Scenario is one way to disturb an operator. It starts with empty namespaces and a running
+// operator, and ends with Verify.
+type Scenario struct {
+	// Name identifies it within its suite.
+	Name string
+	// Run runs it.
+	Run func(context.Context, *Environment) error
+}
+
+// Suite is a group of scenarios.
+type Suite struct {
+	// Name identifies the suite.
+	Name string
+	// Scenarios returns what it consists of.
+	Scenarios func(Options) ([]Scenario, error)
+	// Serial is true if no two scenarios may run at the same time.
+	Serial bool
+}
+
+// Options choose scenarios, and how they run.
+type Options struct {
+	// Root is the root directory of the project.
+	Root string
+	// Scenario selects the scenarios whose name contains it.
+	Scenario string
+	// Runs is the number of random schedules, Seed the seed of the first of them.
+	Runs, Seed uint64
+	// Short selects fewer and shorter scenarios.
+	Short bool
+	// Workers is the number of scenarios that run at the same time.
+	Workers int
+	// StopAtFailure ends a suite at its first failure, without printing the failure.
+	StopAtFailure bool
+}
+
+// progressInterval is how often the progress of a suite is printed.
+const progressInterval = time.Minute
+
+// suiteRun is a suite that runs.
+type suiteRun struct {
+	suite     Suite
+	ctx       context.Context // Done when the suite stops at a failure.
+	stop      context.CancelFunc
+	scenarios []Scenario
+	start     time.Time
+	result    SuiteResult
+}
+
+// task is a scenario to run.
+type task struct {
+	scenario Scenario
+	run      *suiteRun
+}
+
+// Run runs the scenarios of suites against the program, several at a time.
+func (h *Harness) Run(ctx context.Context, suites []Suite, o Options, program string) (results []SuiteResult, err error) {
+	var runs []*suiteRun
+	for _, suite := range suites {
+		scenarios, err := suite.Scenarios(o)
+		if err != nil {
+			return nil, err
+		}
+		scenarios = slices.DeleteFunc(scenarios, func(s Scenario) bool { return !strings.Contains(s.Name, o.Scenario) })
+		run := &suiteRun{suite: suite, scenarios: scenarios, result: SuiteResult{Suite: suite.Name, Faults: map[string]int{}}}
+		run.ctx, run.stop = context.WithCancel(ctx)
+		defer run.stop()
+		if suite.Serial {
+			o.Workers = 1
+		}
+		runs = append(runs, run)
+	}
+	h.runAll(runs, o, program)
+	for _, run := range runs {
+		results = append(results, run.result)
+	}
+	return results, ctx.Err()
+}
+
+func (h *Harness) runAll(runs []*suiteRun, o Options, program string) {
+	var (
+		printed = time.Now()
+		mu      sync.Mutex
+		workers sync.WaitGroup
+		queue   = make(chan task)
+	)
+	for number := range o.Workers {
+		workers.Go(func() {
+			for t := range queue {
+				outcome := h.runScenario(t.run.ctx, t.scenario, number, program)
+				mu.Lock()
+				t.run.add(outcome, o.StopAtFailure)
+				if now := time.Now(); now.Sub(printed) > progressInterval {
+					printed = now
+					t.run.printProgress(now)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for _, run := range runs {
+		run.start = time.Now()
+		for _, s := range run.scenarios {
+			if run.ctx.Err() == nil {
+				queue <- task{s, run}
+			}
+		}
+	}
+	close(queue)
+	workers.Wait()
+}
+
+// add adds the outcome of a scenario to the result.
+func (r *suiteRun) add(o outcome, stopAtFailure bool) {
+	if r.ctx.Err() != nil {
+		return
+	}
+	r.result.add(o, !stopAtFailure)
+	r.result.Seconds = time.Since(r.start).Seconds()
+	if r.result.Failed > 0 && stopAtFailure {
+		r.stop()
+	}
+}
+
+func (r *suiteRun) printProgress(now time.Time) {
+	fmt.Printf("%s %s: %d of %d scenarios, %d failed\n", now.Format(time.TimeOnly), r.suite.Name, r.result.Scenarios, len(r.scenarios), r.result.Failed)
+}
+
+// outcome is the outcome of a scenario.
+type outcome struct {
+	name         string
+	err          error
+	faults       map[string]int
+	restarts     int
+	measurements []Measurement
+}
+
+func (h *Harness) runScenario(ctx context.Context, s Scenario, number int, program string) outcome {
+	e, err := h.newEnvironment(ctx, number, program)
+	if err != nil {
+		return outcome{name: s.Name, err: err}
+	}
+	if err = e.StartOperator(); err == nil {
+		err = s.Run(ctx, e)
+	}
+	if err != nil {
+		err = fmt.Errorf("%w\nlogs: %s", err, strings.Join(e.logs, " "))
+	}
+	o := outcome{name: s.Name, faults: e.Proxy.Faults(), restarts: e.Restarts, measurements: e.measurements}
+	o.err = errors.Join(err, e.tearDown(context.WithoutCancel(ctx)))
+	return o
+}
+
+// SuiteResult is the result of a suite.
+type SuiteResult struct {
+	// Suite is its name.
+	Suite string `json:"suite"`
+	// Scenarios, Failed, Restarts and Faults count what happened.
+	Scenarios int            `json:"scenarios"`
+	Failed    int            `json:"failed"`
+	Restarts  int            `json:"restarts"`
+	Faults    map[string]int `json:"faults,omitempty"`
+	// Seconds is how long it took.
+	Seconds float64 `json:"seconds"`
+	// Failures names the scenarios that failed.
+	Failures     []string      `json:"failures,omitempty"`
+	Measurements []Measurement `json:"measurements,omitempty"`
+}
+
+func (r *SuiteResult) add(o outcome, printFailure bool) {
+	r.Scenarios++
+	r.Restarts += o.restarts
+	r.Measurements = append(r.Measurements, o.measurements...)
+	for class, count := range o.faults {
+		r.Faults[class] += count
+	}
+	if o.err == nil {
+		return
+	}
+	r.Failed++
+	r.Failures = append(r.Failures, o.name)
+	if printFailure {
+		fmt.Printf("FAILED %s, %s: %v\nreplay: %s\n", r.Suite, o.name, o.err, replayCommand(r.Suite, o.name))
+	}
+}
+
+// SeedPrefix starts the name of every random schedule. The seed follows.
+const SeedPrefix = "seed "
+
+func replayCommand(suite, scenario string) string {
+	if seed, ok := strings.CutPrefix(scenario, SeedPrefix); ok {
+		return "make chaos SEED=" + seed
+	}
+	return fmt.Sprintf("make chaos SUITE=%q SCENARIO=%q", suite, scenario)
+}

@@ -1,0 +1,100 @@
+// Package kinds derives what the campaign has to know about kinds of objects from
+// children.Kinds: a new child kind is added there, and nowhere in the campaign.
+package kinds
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/children"
+	"github.com/kkloud-io/echo-operator/internal/testing/controlplane"
+)
+
+// Resources of Echoes and pods. Those of children are in children.Kinds.
+const (
+	Echoes     = "echoes"
+	EchoStatus = "echoes/status"
+	pods       = "pods"
+)
+
+var scheme = controlplane.Scheme()
+
+// Lists returns an empty list for each kind that the operator writes: Echoes first, then their
+// children.
+func Lists() []client.ObjectList {
+	return append([]client.ObjectList{&echov1.EchoList{}}, ChildLists()...)
+}
+
+// ChildLists returns an empty list for each kind of child.
+func ChildLists() (lists []client.ObjectList) {
+	for _, kind := range children.Kinds {
+		lists = append(lists, kind.NewList().(client.ObjectList))
+	}
+	return lists
+}
+
+// Items returns the objects of a list.
+func Items(list client.ObjectList) ([]client.Object, error) {
+	items, err := meta.ExtractList(list)
+	if err != nil {
+		return nil, fmt.Errorf("read the items of a %T: %w", list, err)
+	}
+	objects := make([]client.Object, len(items))
+	for i, item := range items {
+		objects[i] = item.(client.Object)
+	}
+	return objects, nil
+}
+
+// Of returns the kind of an object, for example "Deployment". It panics if the scheme does not
+// include the type, which is a programming error.
+func Of(object runtime.Object) string {
+	kind, err := apiutil.GVKForObject(object, scheme)
+	if err != nil {
+		panic(err)
+	}
+	return kind.Kind
+}
+
+// Watched returns the resources that an operator watches.
+func Watched() []string {
+	resources := []string{Echoes}
+	for _, kind := range children.Kinds {
+		resources = append(resources, kind.Resource.Resource)
+	}
+	return append(resources, pods)
+}
+
+// IsWritten reports whether an operator writes the resource to reconcile an Echo. Leases, events
+// and reviews do not belong to an Echo.
+func IsWritten(resource string) bool {
+	return resource == Echoes || resource == EchoStatus ||
+		slices.ContainsFunc(children.Kinds, func(kind children.Kind) bool { return kind.Resource.Resource == resource })
+}
+
+// Required returns the kinds of which every Echo has a child.
+func Required() []children.Kind {
+	return slices.DeleteFunc(slices.Clone(children.Kinds), func(kind children.Kind) bool { return kind.Optional })
+}
+
+// ByName returns the child kind of that name. It panics if there is none, which is a programming
+// error.
+func ByName(name string) children.Kind {
+	return children.Kinds[slices.IndexFunc(children.Kinds, func(kind children.Kind) bool { return kind.Name == name })]
+}
+
+// New returns an empty child.
+func New(kind children.Kind) client.Object { return kind.New() }
+
+// ChildName returns the name of every child of an Echo.
+func ChildName(echo string) string {
+	e := &echov1.Echo{}
+	e.Name = echo
+	return children.Name(e)
+}

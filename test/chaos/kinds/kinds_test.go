@@ -1,0 +1,81 @@
+package kinds
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/children"
+)
+
+func TestOfReturnsTheKindOfEchoesAndChildren(t *testing.T) {
+	if got := Of(&echov1.Echo{}); got != "Echo" {
+		t.Errorf("kind of an Echo = %s, want Echo", got)
+	}
+	for _, kind := range children.Kinds {
+		if got := Of(kind.New()); got != kind.Name {
+			t.Errorf("kind of a %T = %s, want %s", kind.New(), got, kind.Name)
+		}
+	}
+}
+
+func TestItemsReturnsEveryObjectOfAList(t *testing.T) {
+	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
+	list := &corev1.ServiceList{Items: []corev1.Service{{ObjectMeta: named("a")}, {ObjectMeta: named("b")}}}
+	items, err := Items(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(items) != 2 || items[0].GetName() != "a" || items[1].GetName() != "b" {
+		t.Errorf("items = %v, want a and b", items)
+	}
+	items[0].SetName("changed")
+	if list.Items[0].Name != "changed" {
+		t.Error("items are copies, want pointers into the list")
+	}
+	if _, err := Items(&policyv1.PodDisruptionBudgetList{}); err != nil {
+		t.Errorf("items of an empty list: %v", err)
+	}
+}
+
+func TestListsIncludeEveryKind(t *testing.T) {
+	if got, want := len(Lists()), 1+len(children.Kinds); got != want {
+		t.Errorf("lists = %d, want %d", got, want)
+	}
+	if _, ok := Lists()[0].(*echov1.EchoList); !ok {
+		t.Errorf("first list = %T, want *EchoList", Lists()[0])
+	}
+}
+
+func TestWatchedIncludesEchoesPodsAndEveryChild(t *testing.T) {
+	const want = "[echoes services deployments poddisruptionbudgets pods]"
+	if got := fmt.Sprint(Watched()); got != want {
+		t.Errorf("watched resources = %s, want %s", got, want)
+	}
+}
+
+func TestIsWritten(t *testing.T) {
+	for resource, want := range map[string]bool{
+		"echoes": true, "echoes/status": true, "services": true, "deployments": true, "poddisruptionbudgets": true,
+		"pods": false, "leases": false, "events": false, "deployments/status": false,
+	} {
+		if got := IsWritten(resource); got != want {
+			t.Errorf("IsWritten(%q) = %v, want %v", resource, got, want)
+		}
+	}
+}
+
+func TestRequiredLeavesOptionalKindsOut(t *testing.T) {
+	for _, kind := range Required() {
+		if kind.Optional {
+			t.Errorf("%s is optional, want required kinds only", kind.Name)
+		}
+	}
+	if len(Required()) == 0 {
+		t.Error("no required kinds")
+	}
+}

@@ -1,0 +1,178 @@
+package oracle
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/status"
+	"github.com/kkloud-io/echo-operator/test/chaos/proxy"
+)
+
+// The operator under test repeats writes that failed, and writes whose response was dropped. For
+// each operator the bound of writes is a multiple of the control operator's, plus some for each
+// fault or restart.
+const (
+	writesPerControlWrite = 2
+	writesPerFault        = 2
+	extraWrites           = 10
+)
+
+// WriteBound returns how many writes a number of operators may make.
+func WriteBound(operators, controlWrites, faults int) int {
+	return operators*writesPerControlWrite*controlWrites + writesPerFault*faults + extraWrites
+}
+
+// CheckWriteBound checks that there are at most so many writes.
+func CheckWriteBound(writes []proxy.Write, bound int) error {
+	if len(writes) <= bound {
+		return nil
+	}
+	counts := map[string]int{}
+	for _, write := range writes {
+		counts[fmt.Sprintf("%s %s %d", write.Verb, write.Resource, write.Code)]++
+	}
+	return fmt.Errorf("operator: made %d writes, want at most %d: %v", len(writes), bound, counts)
+}
+
+// CheckNoWrites checks that there are no writes.
+func CheckNoWrites(writes []proxy.Write) error {
+	if len(writes) > 0 {
+		return fmt.Errorf("operator: want no writes in steady state, got %v", writes)
+	}
+	return nil
+}
+
+// Rejections returns how many writes the API server rejected.
+func Rejections(writes []proxy.Write) (count int) {
+	for _, write := range writes {
+		if write.Code == http.StatusForbidden || write.Code == http.StatusUnprocessableEntity {
+			count++
+		}
+	}
+	return count
+}
+
+// A failed reconciliation makes at most so many requests. Watches that reconnect make at most so
+// many in a second.
+const (
+	requestsPerReconciliation = 4
+	watchRequestsPerSecond    = 5
+)
+
+// RetryBound returns how many failing requests an operator with that many Echoes may make in a
+// duration. For each Echo, the time between two reconciliations doubles, starting with 100 ms.
+func RetryBound(d time.Duration, echoes int) int {
+	reconciliations := 2
+	for due := 100 * time.Millisecond; due <= d; due *= 2 {
+		reconciliations++
+	}
+	return echoes*reconciliations*requestsPerReconciliation + int(d.Seconds())*watchRequestsPerSecond
+}
+
+// CheckCount checks that something happened between so many and so many times.
+func CheckCount(what string, count, lowest, highest int, d time.Duration) error {
+	if count < lowest || count > highest {
+		return fmt.Errorf("%s: %d in %s, want %d to %d", what, count, d, lowest, highest)
+	}
+	return nil
+}
+
+// CheckDuration checks that something took no longer than its limit.
+func CheckDuration(what string, took, limit time.Duration) error {
+	if took > limit {
+		return fmt.Errorf("%s: took %s, want at most %s", what, took, limit)
+	}
+	return nil
+}
+
+// CheckSettled checks that each Echo has a status for its newest spec, and that no rollout is in
+// progress.
+func CheckSettled(echoes []echov1.Echo) error {
+	for i := range echoes {
+		echo := &echoes[i]
+		if err := CheckObserved(echo); err != nil {
+			return err
+		}
+		if status.RolloutInFlight(echo.Status) {
+			return fmt.Errorf("Echo %s: want a completed rollout, got %s replicas ready: %s", echo.Name, echo.Status.Ready,
+				meta.FindStatusCondition(echo.Status.Conditions, echov1.ConditionProgressing).Message)
+		}
+	}
+	return nil
+}
+
+// CheckObserved checks that the status is about the newest spec.
+func CheckObserved(echo *echov1.Echo) error {
+	if echo.Status.ObservedGeneration != echo.Generation {
+		return fmt.Errorf("Echo %s: status.observedGeneration = %d, want %d", echo.Name, echo.Status.ObservedGeneration, echo.Generation)
+	}
+	return nil
+}
+
+// CheckReadyNow checks that the Echo is ready with its newest spec.
+func CheckReadyNow(echo *echov1.Echo) error {
+	ready := meta.FindStatusCondition(echo.Status.Conditions, echov1.ConditionReady)
+	if ready == nil || ready.Status != metav1.ConditionTrue || ready.ObservedGeneration != echo.Generation {
+		return fmt.Errorf("Echo %s: want condition Ready=True of generation %d, got %s", echo.Name, echo.Generation, describe(ready))
+	}
+	return nil
+}
+
+// CheckCondition checks the reason of a condition of the Echo's newest spec.
+func CheckCondition(echo *echov1.Echo, conditionType, reason string) error {
+	condition := meta.FindStatusCondition(echo.Status.Conditions, conditionType)
+	if condition == nil || condition.Reason != reason || condition.ObservedGeneration != echo.Generation {
+		return fmt.Errorf("Echo %s: want condition %s with reason %s of generation %d, got %s", echo.Name, conditionType, reason, echo.Generation, describe(condition))
+	}
+	return nil
+}
+
+// CheckDegraded checks that the Echo's newest spec is degraded for that reason, with a message that
+// contains the text, and that Ready is False with the same message.
+func CheckDegraded(echo *echov1.Echo, reason, text string) error {
+	degraded := meta.FindStatusCondition(echo.Status.Conditions, echov1.ConditionDegraded)
+	ready := meta.FindStatusCondition(echo.Status.Conditions, echov1.ConditionReady)
+	if err := CheckCondition(echo, echov1.ConditionDegraded, reason); err != nil {
+		return err
+	}
+	if !strings.Contains(degraded.Message, text) {
+		return fmt.Errorf("Echo %s: want condition Degraded with a message that contains %q, got %s", echo.Name, text, describe(degraded))
+	}
+	if ready == nil || ready.Status != metav1.ConditionFalse || ready.Message != degraded.Message {
+		return fmt.Errorf("Echo %s: want condition Ready=False with the message of Degraded, got %s", echo.Name, describe(ready))
+	}
+	return nil
+}
+
+func describe(c *metav1.Condition) string {
+	if c == nil {
+		return "no such condition"
+	}
+	return fmt.Sprintf("%s=%s, reason %s, generation %d: %s", c.Type, c.Status, c.Reason, c.ObservedGeneration, c.Message)
+}
+
+// CheckGenerations checks that children, by kind and UID, have the same generation as before.
+func CheckGenerations(before, after map[string]int64) error {
+	if !maps.Equal(before, after) {
+		return fmt.Errorf("generations of the children: want no change, were %v, are %v", before, after)
+	}
+	return nil
+}
+
+// CheckRejected checks that the Echo is degraded because the API server rejected a write, with a
+// message that contains the text.
+func CheckRejected(echo *echov1.Echo, text string) error {
+	degraded := meta.FindStatusCondition(echo.Status.Conditions, echov1.ConditionDegraded)
+	if degraded == nil || degraded.Reason != echov1.ReasonRejected || !strings.Contains(degraded.Message, text) {
+		return fmt.Errorf("Echo %s: want condition Degraded with reason %s and a message that contains %q, got %s",
+			echo.Name, echov1.ReasonRejected, text, describe(degraded))
+	}
+	return nil
+}

@@ -1,0 +1,133 @@
+package oracle
+
+import (
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/children"
+	"github.com/kkloud-io/echo-operator/internal/testing/controlplane"
+	"github.com/kkloud-io/echo-operator/test/chaos/kinds"
+)
+
+// Creations is how often each child may be created, by kind and name.
+type Creations map[string]int
+
+// Allow allows one more creation of a child of the Echo.
+func (c Creations) Allow(kind children.Kind, echo string) {
+	c[childKey(kind.Name, kinds.ChildName(echo))]++
+}
+
+// CheckCreations finds children that were created more often than the operations ask for. It does
+// not count children of an Echo that was deleted before the operator observed its first status: a
+// stale operator cannot know that they existed, and creates them until it sees the deletion.
+func (h *History) CheckCreations(allowed Creations) (findings []error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for child, uids := range h.uids {
+		created := 0
+		for uid := range uids {
+			if owner, owned := h.owners[uid]; !owned || !h.statusNeverObserved(owner) {
+				created++
+			}
+		}
+		if created > allowed[child] && allowed[child] > 0 {
+			findings = append(findings, fmt.Errorf("%s: created %d times, want at most %d", child, created, allowed[child]))
+		}
+	}
+	return findings
+}
+
+// readyLag is how long an external writer's change of a Deployment may go unnoticed by a status
+// that says Ready.
+const readyLag = time.Second
+
+// CheckReady finds statuses that said Ready of a spec that was not rolled out.
+func (h *History) CheckReady() (findings []error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, echo := range h.echoes {
+		status := echo.object.Status
+		if !meta.IsStatusConditionTrue(status.Conditions, echov1.ConditionReady) || status.ObservedGeneration != echo.object.Generation {
+			continue
+		}
+		if !h.wasRolledOut(echo) && !h.inGap(echo.number) {
+			findings = append(findings, fmt.Errorf("Echo %s: status says Ready of generation %d (resource version %d), but its Deployment was not rolled out",
+				echo.object.Name, echo.object.Generation, echo.number))
+		}
+	}
+	return findings
+}
+
+// wasRolledOut reports whether a version of the Deployment that the operator may have seen when it
+// wrote the status had rolled out the Echo's spec.
+func (h *History) wasRolledOut(echo version[*echov1.Echo]) bool {
+	versions := h.deployments[children.Name(echo.object)]
+	for i, d := range versions {
+		replaced := !h.viewMayLag && i+1 < len(versions) && versions[i+1].number < echo.number && echo.when.Sub(versions[i+1].when) > readyLag
+		if d.number < echo.number && !replaced && RolledOut(d.object, echo.object) {
+			return true
+		}
+	}
+	return false
+}
+
+// RolledOut reports whether the Deployment has the desired state of the Echo, and all of its
+// replicas are updated and available.
+func RolledOut(d *appsv1.Deployment, echo *echov1.Echo) bool {
+	return equality.Semantic.DeepEqual(desired(d, echo), d) && d.Status.ObservedGeneration >= d.Generation &&
+		d.Status.UpdatedReplicas >= echo.Spec.Replicas && d.Status.AvailableReplicas >= echo.Spec.Replicas &&
+		d.Status.Replicas == d.Status.UpdatedReplicas
+}
+
+// desired returns a copy of the Deployment in the desired state of the Echo.
+func desired(d *appsv1.Deployment, echo *echov1.Echo) *appsv1.Deployment {
+	mutated := d.DeepCopy()
+	kinds.ByName(kinds.Of(d)).Mutate(mutated, echo, controlplane.ServerImage)
+	return mutated
+}
+
+// CheckOrder finds Deployments that went back to an earlier spec of their Echo.
+func (h *History) CheckOrder() (findings []error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for name, versions := range h.deployments {
+		newest, uid := int64(0), types.UID("")
+		for _, d := range versions {
+			if uid != d.object.UID {
+				newest, uid = 0, d.object.UID
+			}
+			generation := h.generationOf(d)
+			if generation > 0 && generation < newest {
+				findings = append(findings, fmt.Errorf("Deployment %s: went from generation %d of its Echo back to generation %d (resource version %d)",
+					name, newest, generation, d.number))
+			}
+			newest = max(newest, generation)
+		}
+	}
+	return findings
+}
+
+// generationOf returns the newest generation of its Echo that the Deployment can have been written
+// for, or 0 if there is none.
+func (h *History) generationOf(d version[*appsv1.Deployment]) (generation int64) {
+	for _, echo := range h.echoes {
+		if echo.number < d.number && echo.object.Generation > generation &&
+			metav1.IsControlledBy(d.object, echo.object) && hasMessage(d.object, echo.object) {
+			generation = echo.object.Generation
+		}
+	}
+	return generation
+}
+
+// hasMessage reports whether the Deployment's server responds with the Echo's message.
+func hasMessage(d *appsv1.Deployment, echo *echov1.Echo) bool {
+	container, want := d.Spec.Template.Spec.Containers[0], desired(d, echo).Spec.Template.Spec.Containers[0]
+	return equality.Semantic.DeepEqual(container.Args, want.Args) && equality.Semantic.DeepEqual(container.Env, want.Env)
+}

@@ -1,0 +1,137 @@
+package scenarios
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/test/chaos/harness"
+	"github.com/kkloud-io/echo-operator/test/chaos/proxy"
+)
+
+// operation is an operation on the Echo "one".
+type operation struct {
+	name string
+	// before is the spec of the Echo before the operation; nil if there is no Echo.
+	before *echov1.EchoSpec
+	run    func(context.Context, *harness.Environment) error
+	// writes is the number of writes that the operator makes for it. It may skip the write of an
+	// intermediate status.
+	writes int
+}
+
+func editOne(change func(*echov1.EchoSpec)) func(context.Context, *harness.Environment) error {
+	return func(ctx context.Context, e *harness.Environment) error { return e.EditEcho(ctx, one, change) }
+}
+
+// operationsOnOne returns the operations during which the operator is killed.
+func operationsOnOne() []operation {
+	return []operation{
+		{"create", nil, func(ctx context.Context, e *harness.Environment) error {
+			return e.CreateEcho(ctx, one, echov1.EchoSpec{Message: "m", Replicas: 2})
+		}, 6},
+		{"edit the message", &echov1.EchoSpec{Message: "m", Replicas: 2}, editOne(func(s *echov1.EchoSpec) { s.Message = "n" }), 6},
+		{"edit everything", &echov1.EchoSpec{Message: "m", Replicas: 2}, editOne(func(s *echov1.EchoSpec) {
+			s.Message, s.Replicas, s.Port, s.TargetPort, s.Page = "n", 3, 81, 5679, &echov1.Page{Title: "t"}
+			s.Resources.Limits = memoryLimit("32Mi")
+		}), 8},
+		{"scale up", &echov1.EchoSpec{Message: "m"}, editOne(func(s *echov1.EchoSpec) { s.Replicas = 3 }), 7},
+		{"scale down", &echov1.EchoSpec{Message: "m", Replicas: 3}, editOne(func(s *echov1.EchoSpec) { s.Replicas = 1 }), 5},
+		{"add a page", &echov1.EchoSpec{Message: "m"}, editOne(func(s *echov1.EchoSpec) { s.Page = &echov1.Page{} }), 5},
+		{"remove the page", &echov1.EchoSpec{Message: "m", Page: &echov1.Page{}}, editOne(func(s *echov1.EchoSpec) { s.Page = nil }), 4},
+		{"delete", &echov1.EchoSpec{Message: "m", Replicas: 2}, func(ctx context.Context, e *harness.Environment) error { return e.DeleteEcho(ctx, one) }, 0},
+		{"delete a child", &echov1.EchoSpec{Message: "m"}, func(ctx context.Context, e *harness.Environment) error {
+			e.AllowCreation(service, one)
+			return e.OnChild(ctx, one, service, func(ctx context.Context, child client.Object) error { return e.Client.Delete(ctx, child) })
+		}, 1},
+	}
+}
+
+// crashPoints kills the operator before and after each write of each operation, and immediately.
+func crashPoints(o harness.Options) (all []harness.Scenario, err error) {
+	for i, op := range operationsOnOne() {
+		all = append(all, crashPoint(op, 0, true))
+		for write := 1; write <= op.writes; write++ {
+			// The short form has half of them: each write once.
+			if !o.Short || (i+write)%2 == 0 {
+				all = append(all, crashPoint(op, write, false))
+			}
+			if !o.Short || (i+write)%2 == 1 {
+				all = append(all, crashPoint(op, write, true))
+			}
+		}
+	}
+	return all, nil
+}
+
+func crashPoint(op operation, write int, after bool) harness.Scenario {
+	name := fmt.Sprintf("%s, before write %d", op.name, write)
+	if after {
+		name = fmt.Sprintf("%s, after write %d", op.name, write)
+	}
+	return harness.Scenario{Name: name, Run: func(ctx context.Context, e *harness.Environment) error {
+		if op.before != nil {
+			if err := e.CreateEcho(ctx, one, *op.before); err != nil {
+				return err
+			}
+			if err := e.Settle(ctx); err != nil {
+				return err
+			}
+		}
+		crashed := make(chan struct{})
+		operator := e.Operator
+		e.Proxy.SetPlan(&crashPlan{write: int64(write), after: after, crash: func() {
+			operator.Kill()
+			close(crashed)
+		}})
+		if err := op.run(ctx, e); err != nil {
+			return err
+		}
+		if write > 0 {
+			waiting, stop := context.WithCancel(ctx)
+			defer stop()
+			select {
+			case <-crashed:
+			case <-steady(waiting, e):
+			}
+		}
+		e.Proxy.SetPlan(nil)
+		if err := e.Restart(); err != nil {
+			return err
+		}
+		return e.Verify(ctx)
+	}}
+}
+
+// steady returns a channel that is closed when the operation has completed with fewer writes.
+func steady(ctx context.Context, e *harness.Environment) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = e.Settle(ctx) // Verify reports what is wrong.
+		harness.Pause(ctx, harness.SteadyPeriod)
+	}()
+	return done
+}
+
+// crashPlan kills the operator at one write.
+type crashPlan struct {
+	write int64
+	after bool
+	crash func()
+	seen  atomic.Int64
+}
+
+// Request implements proxy.Plan.
+func (p *crashPlan) Request(r proxy.Request) proxy.Fault {
+	if !r.IsWrite() || p.seen.Add(1) != p.write {
+		return proxy.Fault{}
+	}
+	return proxy.Fault{Reset: !p.after, DropResponse: p.after, Then: p.crash}
+}
+
+// Event implements proxy.Plan.
+func (p *crashPlan) Event(proxy.Request) proxy.EventFault { return proxy.Deliver }

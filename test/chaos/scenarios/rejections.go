@@ -1,0 +1,243 @@
+package scenarios
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/children"
+	"github.com/kkloud-io/echo-operator/test/chaos/harness"
+	"github.com/kkloud-io/echo-operator/test/chaos/kinds"
+	"github.com/kkloud-io/echo-operator/test/chaos/oracle"
+)
+
+const (
+	// The operator may run into a rejection so often in the first seconds. Then it retries at a
+	// decreasing rate.
+	rejectionPeriod = 5 * time.Second
+	rejectionsBound = 10
+	// neighborLimit is how long a change of another Echo may take meanwhile.
+	neighborLimit = 10 * time.Second
+
+	policyMessage = "rejected by the chaos policy"
+	quotaName     = "small"
+)
+
+// rejection is something that rejects what an operator writes for the Echo "one".
+type rejection struct {
+	name string
+	// install puts it into effect in the subject namespace.
+	install func(context.Context, *harness.Environment) (undo, error)
+	// ofEdit is true if it rejects an edit of the Echo, and false if it rejects its creation.
+	ofEdit bool
+	// reason and message have to be in the status, available is the reason of the condition
+	// Available. All are empty if the write of the status is rejected.
+	reason, message, available string
+	// longOnly leaves it out of the short form.
+	longOnly bool
+}
+
+// rejections has the API server reject each kind of write for a while.
+func rejections(o harness.Options) (all []harness.Scenario, err error) {
+	list := []rejection{
+		{name: "quota of pods", install: quota("pods", "2"),
+			reason: echov1.ReasonPodsRejected, message: "exceeded quota: small, requested: pods=1", available: echov1.ReasonServing},
+		{name: "LimitRange", install: limitRange,
+			reason: echov1.ReasonPodsRejected, message: "minimum memory usage per Container is 128Mi", available: echov1.ReasonNotServing},
+		{name: "Pod Security", install: privilegedSidecar, ofEdit: true, longOnly: true,
+			reason: echov1.ReasonPodsRejected, message: `violates PodSecurity "restricted:latest"`, available: echov1.ReasonServing},
+		{name: "policy for edits of Deployments", install: policy(deployment), ofEdit: true,
+			reason: echov1.ReasonRejected, message: policyMessage, available: echov1.ReasonServing},
+		{name: "policy for the status", install: policyOfStatus, ofEdit: true},
+	}
+	for i, kind := range children.Kinds {
+		// Two Echoes have all required children, one of them is created before the quota.
+		allowed, available := "1", echov1.ReasonNotServing
+		if kind.Optional {
+			allowed, available = "0", echov1.ReasonServing
+		}
+		list = append(list,
+			rejection{name: "quota of " + plural(kind), install: quota("count/"+corev1.ResourceName(kind.Resource.GroupResource().String()), allowed),
+				reason: echov1.ReasonRejected, available: available, longOnly: i > 0,
+				message: fmt.Sprintf("%s: %s %q is forbidden: exceeded quota: %s", kind.Name, kind.Resource.GroupResource(), kinds.ChildName(one), quotaName)},
+			rejection{name: "policy for " + plural(kind), install: policy(kind),
+				reason: echov1.ReasonRejected, available: available, longOnly: i > 0, message: policyMessage})
+	}
+	for _, r := range list {
+		if !o.Short || !r.longOnly {
+			all = append(all, harness.Scenario{Name: r.name, Run: func(ctx context.Context, e *harness.Environment) error { return r.run(ctx, e) }})
+		}
+	}
+	return all, nil
+}
+
+func (r rejection) run(ctx context.Context, e *harness.Environment) error {
+	if err := e.CreateEcho(ctx, two, echov1.EchoSpec{Message: "m"}); err != nil {
+		return err
+	}
+	if r.ofEdit {
+		if err := createReady(ctx, e); err != nil {
+			return err
+		}
+	}
+	if err := e.AwaitReady(ctx, two); err != nil {
+		return err
+	}
+	remove, err := r.install(ctx, e)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = remove(context.WithoutCancel(ctx)) }() // If the scenario fails before it removes the cause.
+	if r.ofEdit {
+		err = e.EditEcho(ctx, one, func(s *echov1.EchoSpec) { s.Message = "n" })
+	} else {
+		err = e.CreateEcho(ctx, one, echov1.EchoSpec{Message: "m", Replicas: 2})
+	}
+	if err != nil {
+		return err
+	}
+	if err := r.awaitReport(ctx, e); err != nil {
+		return err
+	}
+	if err := expectBoundedRetries(ctx, e); err != nil {
+		return err
+	}
+	start := time.Now()
+	if err := remove(ctx); err != nil {
+		return err
+	}
+	if err := e.Settle(ctx); err != nil {
+		return err
+	}
+	e.Record("Recovery after rejection: "+r.name, time.Since(start), harness.ConvergenceTimeout)
+	return e.Verify(ctx)
+}
+
+// expectBoundedRetries expects that another Echo converges meanwhile, and bounds the rejections.
+func expectBoundedRetries(ctx context.Context, e *harness.Environment) error {
+	before := oracle.Rejections(e.Proxy.Writes())
+	start := time.Now()
+	if err := e.EditEcho(ctx, two, func(s *echov1.EchoSpec) { s.Port = 81 }); err != nil {
+		return err
+	}
+	if err := e.AwaitReady(ctx, two); err != nil {
+		return err
+	}
+	if err := oracle.CheckDuration("edit of another Echo", time.Since(start), neighborLimit); err != nil {
+		return err
+	}
+	harness.Pause(ctx, rejectionPeriod-time.Since(start))
+	return oracle.CheckCount("rejected writes", oracle.Rejections(e.Proxy.Writes())-before, 0, rejectionsBound, rejectionPeriod)
+}
+
+// awaitReport waits until the status reports the rejection.
+func (r rejection) awaitReport(ctx context.Context, e *harness.Environment) error {
+	if r.reason != "" {
+		if err := e.AwaitDegraded(ctx, harness.ConvergenceTimeout, e.Subject, one, r.reason, r.message); err != nil {
+			return err
+		}
+		return e.AwaitCondition(ctx, one, echov1.ConditionAvailable, r.available)
+	}
+	return e.Await(ctx, harness.ConvergenceTimeout, "status is rejected, but the Deployment is rolled out", func(ctx context.Context) error {
+		if oracle.Rejections(e.Proxy.Writes()) == 0 {
+			return errAccepted
+		}
+		echo, err := e.GetEcho(ctx, e.Subject, one)
+		if err != nil {
+			return err
+		}
+		var d appsv1.Deployment
+		if err := e.Client.Get(ctx, client.ObjectKey{Namespace: e.Subject, Name: children.Name(echo)}, &d); err != nil {
+			return err
+		}
+		if !oracle.RolledOut(&d, echo) {
+			return fmt.Errorf("Deployment %s: want a completed rollout, got %+v", d.Name, d.Status)
+		}
+		return nil
+	})
+}
+
+var errNotCounted = errors.New("the quota has no usage yet")
+
+// quota limits the number of a resource in the namespace.
+func quota(name corev1.ResourceName, hard string) func(context.Context, *harness.Environment) (undo, error) {
+	return func(ctx context.Context, e *harness.Environment) (undo, error) {
+		quota := &corev1.ResourceQuota{
+			ObjectMeta: metav1.ObjectMeta{Namespace: e.Subject, Name: quotaName},
+			Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{name: resource.MustParse(hard)}},
+		}
+		remove, err := install(ctx, e, quota)
+		if err != nil {
+			return nil, err
+		}
+		return remove, e.Await(ctx, harness.ConvergenceTimeout, "quota is in effect", func(ctx context.Context) error {
+			if err := e.Client.Get(ctx, client.ObjectKeyFromObject(quota), quota); err != nil {
+				return err
+			}
+			if len(quota.Status.Used) == 0 {
+				return errNotCounted
+			}
+			return nil
+		})
+	}
+}
+
+// limitRange rejects containers that are as small as those of an Echo.
+func limitRange(ctx context.Context, e *harness.Environment) (undo, error) {
+	return install(ctx, e, &corev1.LimitRange{
+		ObjectMeta: metav1.ObjectMeta{Namespace: e.Subject, Name: "large"},
+		Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+			Type: corev1.LimitTypeContainer, Min: memoryLimit("128Mi"),
+		}}},
+	})
+}
+
+// privilegedSidecar adds a container that Pod Security rejects. It accepts the operator's own.
+func privilegedSidecar(ctx context.Context, e *harness.Environment) (undo, error) {
+	edit := func(change func(*corev1.PodSpec)) undo {
+		return func(ctx context.Context) error {
+			return e.Await(ctx, harness.ConvergenceTimeout, "Deployment is updated", func(ctx context.Context) error {
+				var d appsv1.Deployment
+				if err := e.Client.Get(ctx, client.ObjectKey{Namespace: e.Subject, Name: kinds.ChildName(one)}, &d); err != nil {
+					return err
+				}
+				return e.Update(ctx, &d, func() { change(&d.Spec.Template.Spec) })
+			})
+		}
+	}
+	inject := edit(func(pod *corev1.PodSpec) {
+		pod.Containers = append(pod.Containers, corev1.Container{Name: "sidecar", Image: customImage})
+	})
+	return edit(func(pod *corev1.PodSpec) {
+		pod.Containers = slices.DeleteFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == "sidecar" })
+	}), inject(ctx)
+}
+
+// policy rejects the child of the Echo "one".
+func policy(kind children.Kind) func(context.Context, *harness.Environment) (undo, error) {
+	return func(ctx context.Context, e *harness.Environment) (undo, error) {
+		allowed := fmt.Sprintf("object.metadata.name != '%s'", kinds.ChildName(one))
+		return installValidatingPolicy(ctx, e, kind.Resource, allowed, policyMessage, func(ctx context.Context) error {
+			return e.Client.Create(ctx, uncontrolled(kind, e.Subject), client.DryRunAll)
+		})
+	}
+}
+
+// policyOfStatus rejects the status of the Echo "one".
+func policyOfStatus(ctx context.Context, e *harness.Environment) (undo, error) {
+	status := echov1.GroupVersion.WithResource(kinds.EchoStatus)
+	return installValidatingPolicy(ctx, e, status, "object.metadata.name != 'one'", policyMessage, func(ctx context.Context) error {
+		echo := &echov1.Echo{ObjectMeta: metav1.ObjectMeta{Namespace: e.Subject, Name: one}}
+		return e.Client.Status().Patch(ctx, echo, client.RawPatch(types.MergePatchType, []byte(`{"status":{"ready":"?"}}`)), client.DryRunAll)
+	})
+}

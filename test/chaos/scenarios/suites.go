@@ -1,0 +1,49 @@
+// Package scenarios has the suites of the campaign: what happens to the operator, its API server
+// and its objects.
+package scenarios
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kkloud-io/echo-operator/internal/children"
+	"github.com/kkloud-io/echo-operator/test/chaos/harness"
+	"github.com/kkloud-io/echo-operator/test/chaos/kinds"
+)
+
+// Suites lists all suites, in the order in which they run.
+var Suites = []harness.Suite{
+	{Name: "crash points", Scenarios: crashPoints},
+	{Name: "stale reads", Scenarios: staleReads},
+	{Name: "schedules", Scenarios: schedules},
+	{Name: "operations", Scenarios: operations},
+	{Name: "external writers", Scenarios: externalWriters},
+	{Name: "rejections", Scenarios: rejections},
+	{Name: "failing pods", Scenarios: failingPods},
+	{Name: "outages", Scenarios: outages, Serial: true},
+	{Name: "two leaders", Scenarios: leaders},
+}
+
+const (
+	// Names of Echoes.
+	one = "one"
+	two = "two"
+
+	// Images that no operator uses by itself.
+	customImage = "docker.io/library/own:1"
+	otherImage  = "docker.io/library/other:1"
+)
+
+// deployment is the kind of child that rolls out.
+var deployment = kinds.ByName("Deployment")
+
+// service is the kind of child that clients connect to.
+var service = kinds.ByName("Service")
+
+func memoryLimit(quantity string) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(quantity)}
+}
+
+// plural returns the kind's name for several objects, for names of scenarios.
+func plural(kind children.Kind) string { return kind.Name + "s" }
