@@ -336,7 +336,7 @@ func (s set) hasAccount(name string) bool {
 
 // imagesOf returns the images that a Deployment must name by digest: the image of a server, and the images
 // that the operator gives to servers. The operator's own image has a version tag until the release;
-// hack/verify.sh checks that tag.
+// test/manifests/versions checks that tag.
 func imagesOf(d *appsv1.Deployment) []string {
 	var images []string
 	for _, c := range d.Spec.Template.Spec.Containers {

@@ -1,0 +1,145 @@
+// Package versions tests that every file names the same versions: those of tools/*.mod for Kubernetes, OLM
+// and other programs, and that of the Makefile for this operator.
+package versions
+
+import (
+	"fmt"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kkloud-io/echo-operator/test/manifests/internal/repo"
+)
+
+// A mention finds versions of a program in the text of files.
+type mention struct {
+	program string
+	// file and module are the place that pins the version.
+	file, module string
+	// patterns match text that names the version, which is the one group.
+	patterns []string
+	// only restricts the patterns to one file.
+	only string
+}
+
+const number = `(\d+\.\d+\.\d+)`
+
+var mentions = []mention{
+	{program: "Go", file: "go.mod", module: "toolchain", patterns: []string{`golang:` + number}},
+	{program: "Kubernetes", file: "tools/kubernetes.mod", module: "k8s.io/kubernetes", patterns: []string{
+		`(?i:kubernetes|kube-apiserver|kubectl|kubelet) v?` + number, `\| kube-apiserver,[^|]*\| ` + number, `kindest/node:v` + number}},
+	{program: "etcd", file: "tools/etcd.mod", module: "go.etcd.io/etcd/server/v3", patterns: []string{`etcd v?` + number, `\| etcd,[^|]*\| ` + number}},
+	{program: "containerd", file: "tools/containerd.mod", module: "github.com/containerd/containerd/v2", patterns: []string{
+		`containerd v?` + number, `\| etcd, containerd,[^|]*\| [0-9.]+, ` + number}},
+	{program: "CoreDNS", file: "hack/go.mod", module: "github.com/coredns/coredns", patterns: []string{`coredns:v` + number}},
+	{program: "OLM", file: "tools/olm.mod", module: "github.com/operator-framework/operator-lifecycle-manager", patterns: []string{
+		`operator-framework/olm:v` + number, `(?:OLM|Operator Lifecycle Manager) v?(0\.\d+\.\d+)`, `olm\.version: ` + number, `\| OLM: [^|]*\| ` + number}},
+	{program: "opm", file: "tools/olm.mod", module: "github.com/operator-framework/operator-registry", patterns: []string{
+		`opm:v` + number, `operator-registry v` + number}},
+	{program: "OLM v1", file: "tools/olm-v1.mod", module: "github.com/operator-framework/operator-controller", patterns: []string{
+		`operator-framework/(?:catalogd|operator-controller):v` + number, `OLM v1 v` + number, `operator-controller and catalogd v` + number,
+		`\| OLM v1 [^|]*\| ` + number}},
+	{program: "OLM v1", file: "tools/olm-v1.mod", module: "github.com/operator-framework/operator-controller",
+		patterns: []string{`\bv` + number}, only: "docs/olm-v1.md"},
+	{program: "http-echo", file: "tools/http-echo.mod", module: "github.com/hashicorp/http-echo", patterns: []string{
+		`http-echo:v?` + number, `org\.opencontainers\.image\.version=` + number}},
+	{program: "operator-sdk", file: "tools/operator-sdk.mod", module: "github.com/operator-framework/operator-sdk", patterns: []string{
+		`operator-sdk[- ]v` + number, `scorecard-untar:v` + number}},
+	{program: "controller-gen", file: "tools/controller-gen.mod", module: "sigs.k8s.io/controller-tools", patterns: []string{
+		`controller-gen\.kubebuilder\.io/version: v` + number}},
+	{program: "kube-score", file: "tools/kube-score.mod", module: "github.com/zegl/kube-score", patterns: []string{`kube-score\]\([^)]*\) ` + number}},
+	{program: "kubesec", file: "tools/kubesec.mod", module: "github.com/controlplaneio/kubesec/v2", patterns: []string{`kubesec\]\([^)]*\) ` + number}},
+}
+
+// records are files that name the version of a past release or of a past measurement.
+var records = []string{
+	"CHANGELOG.md", "catalog/echo-operator/*", "docs/adr/*", "docs/performance.md", "docs/reliability.md",
+	"test/performance/recorded*.json",
+}
+
+// exceptions are other versions that files name on purpose.
+var exceptions = []string{
+	"v1.11.0",         // a newer release of OLM v1 with other rules
+	"http-echo:0.2.3", // another image for spec.image
+}
+
+func TestVersionsOfProgramsMatchModuleFiles(t *testing.T) {
+	list, err := exec.Command("git", "-C", repo.Root, "ls-files").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := map[string]string{}
+	for _, file := range strings.Fields(string(list)) {
+		record := slices.ContainsFunc(records, func(pattern string) bool { return matches(t, pattern, file) })
+		if record || strings.HasPrefix(file, "tools/") || filepath.Ext(file) == ".sum" {
+			continue
+		}
+		texts[file] = string(repo.Read(t, repo.Root+"/"+file))
+	}
+	found := 0
+	for _, m := range mentions {
+		want := pinned(t, m)
+		for _, pattern := range m.patterns {
+			expression := regexp.MustCompile(pattern)
+			for file, text := range texts {
+				if m.only != "" && m.only != file {
+					continue
+				}
+				for _, match := range expression.FindAllStringSubmatch(text, -1) {
+					found++
+					if match[1] != want && !slices.Contains(exceptions, match[0]) {
+						t.Errorf("%s: %q: %s has version %s in %s", file, match[0], m.program, want, m.file)
+					}
+				}
+			}
+		}
+	}
+	if found < 20 {
+		t.Errorf("found %d versions in %d files, want at least 20", found, len(texts))
+	}
+}
+
+func TestVersionOfOperatorMatchesMakefile(t *testing.T) {
+	version := repo.MakeVariable(t, "VERSION")
+	// Unreleased images have the version as tag, released images a digest.
+	image := regexp.MustCompile(`(?m)echo-operator(-scorecard)?(:v` + regexp.QuoteMeta(version) + `|@sha256:[0-9a-f]{64})$`)
+	for _, file := range []string{
+		"config/manager/manager.yaml", "config/manifests/bases/echo-operator.clusterserviceversion.yaml", "config/scorecard/config.yaml",
+	} {
+		if !image.Match(repo.Read(t, repo.Root+"/"+file)) {
+			t.Errorf("%s: found no image with tag v%s, as in the Makefile, or a digest", file, version)
+		}
+	}
+	for _, file := range []string{
+		"config/olm/catalogsource.yaml", "config/olm-v1/clustercatalog.yaml", "config/manifests/bases/echo-operator.clusterserviceversion.yaml",
+		"CHANGELOG.md",
+	} {
+		if !strings.Contains(string(repo.Read(t, repo.Root+"/"+file)), version) {
+			t.Errorf("%s does not name version %s, as the Makefile does", file, version)
+		}
+	}
+}
+
+// pinned returns the version in a module file.
+func pinned(t *testing.T, m mention) string {
+	t.Helper()
+	text := string(repo.Read(t, repo.Root+"/"+m.file))
+	match := regexp.MustCompile(fmt.Sprintf(`(?m)^(?:require )?\s*%s (?:v|go)(\S+)`, regexp.QuoteMeta(m.module))).FindStringSubmatch(text)
+	if match == nil {
+		t.Fatalf("%s does not pin %s", m.file, m.module)
+	}
+	return match[1]
+}
+
+func matches(t *testing.T, pattern, file string) bool {
+	t.Helper()
+	matched, err := path.Match(pattern, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return matched
+}
