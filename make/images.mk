@@ -1,0 +1,79 @@
+# How images are built and pushed, by buildah or by an engine.
+
+# The images of an installation.
+INSTALLED := http-echo docker bundle catalog
+
+.PHONY: images push
+images: scorecard-build $(INSTALLED:%=%-build) # Build all images.
+push: scorecard-push $(INSTALLED:%=%-push) # Push all images, by default into the registry of the local cluster.
+
+.PHONY: http-echo-build http-echo-push scorecard-build scorecard-push
+http-echo-build: # Build the image of the default server.
+	$(call build_image,$(HTTP_ECHO_IMG),http-echo,$(HTTP_ECHO_PLATFORMS),0)
+http-echo-push:
+	$(call push,$(HTTP_ECHO_IMG),image)
+scorecard-build: # Build the image of the scorecard tests.
+	$(call build_image,$(SCORECARD_IMG),scorecard,$(IMAGE_PLATFORMS),$(RELEASE_TIME))
+scorecard-push:
+	$(call push,$(SCORECARD_IMG),image)
+
+.PHONY: prober prometheus
+prober: cluster # Build and push the image of the pod that requests Echoes during the tests.
+	go -C test build -o $(BIN)/prober/prober ./e2e/prober
+	@$(build_data) -f test/e2e/prober/Dockerfile -t $(PROBER_IMG) bin/prober >/dev/null
+	$(call push,$(PROBER_IMG),data)
+prometheus: cluster bin/prometheus # Build and push the Prometheus of the tests, with the libraries that it needs.
+	@rm -rf bin/prometheus-image; mkdir -p bin/prometheus-image/bin; cp bin/prometheus bin/prometheus-image/bin
+	@cp -L --parents $$(ldd bin/prometheus | grep -o '/[^ ]*') bin/prometheus-image
+	@$(build_data) -f test/e2e/prometheus/Dockerfile -t $(PROMETHEUS_IMG) bin/prometheus-image >/dev/null
+	$(call push,$(PROMETHEUS_IMG),data)
+PROMETHEUS_IMG = $(shell awk '$$1 == "image:" {print $$2}' test/e2e/prometheus/prometheus.yaml)
+
+# buildah needs no engine and no base image: it takes Go, the modules and the build cache from
+# this machine. The same tree gives the same image.
+export BUILDAH_ISOLATION ?= chroot
+RELEASE_TIME = $$(date -d $(RELEASE_DATE) +%s)
+ifeq ($(notdir $(firstword $(CONTAINER_TOOL))),buildah)
+HOST_GO = --build-arg GO_IMAGE=scratch --volume /tmp:/tmp \
+	--volume $$(go env GOROOT):/usr/local/go:ro --volume $$(go env GOMODCACHE):/go/pkg/mod \
+	--volume $$(go env GOCACHE):/go/cache --volume /etc/ssl/certs:/etc/ssl/certs:ro
+
+# $(call build_image,<name>,<target of the Dockerfile>,<platforms>,<time>) builds the platforms
+# in order, because the order in the index is part of its digest.
+define build_image
+@echo "Building image $(1) for $(3) ..."
+@$(CONTAINER_TOOL) manifest rm $(1) >/dev/null 2>&1 || $(CONTAINER_TOOL) rmi --force $(1) >/dev/null 2>&1 || true
+@$(CONTAINER_TOOL) manifest create $(1) >/dev/null
+@for platform in $(subst $(comma), ,$(3)); do \
+	image=$$($(CONTAINER_TOOL) build -q --target $(2) --platform $$platform --timestamp $(4) $(HOST_GO) --build-arg VERSION=$(VERSION) .); \
+	$(CONTAINER_TOOL) manifest add $(1) $$image >/dev/null; \
+done
+endef
+# build_data builds an image that contains only data, for one platform.
+build_data = $(CONTAINER_TOOL) build -q --timestamp $(RELEASE_TIME)
+# The manifests always name the digest of http-echo, which is that of the index of all platforms.
+HTTP_ECHO_PLATFORMS = $(PLATFORMS)
+# $(call push_image,<name>,<destination>,<flags>), and push_data for an image without an index
+push_image = $(CONTAINER_TOOL) manifest push -q --all $(3) $(1) docker://$(2)
+push_data = $(CONTAINER_TOOL) push -q $(3) $(1) docker://$(2)
+else
+# An engine stores images of one platform only, so buildx pushes an image of several platforms at once.
+build_image = docker buildx build $(if $(findstring $(comma),$(3)),--push,--load) --platform $(3) --target $(2) --build-arg VERSION=$(VERSION) -t $(1) .
+build_data = $(CONTAINER_TOOL) build -q
+push_image = $(CONTAINER_TOOL) push $(3) $(1)
+push_data = $(push_image)
+HTTP_ECHO_PLATFORMS = $(IMAGE_PLATFORMS)
+endif
+
+# If the manifests name a digest, the image needs every platform; otherwise that of this machine is enough.
+IMAGE_PLATFORMS := $(if $(shell grep '$(PUBLISHED)@' config/manager/manager.yaml),$(PLATFORMS),linux/$(shell go env GOARCH))
+
+# $(call push,<image>,<data or image>) pushes with PUSH_FLAGS, or into the registry of the local
+# cluster, which serves every image under its public name.
+ifdef LOCAL_CLUSTER
+path_of = $(patsubst quay.io/%,%,$(patsubst ghcr.io/%,%,$(1)))
+push = @test -f bin/cluster/registry || { echo "The local cluster is not running. Run \"make cluster-up\", or set USE_EXISTING_CLUSTER=true to push to $(1)." >&2; exit 1; }; \
+	echo "Pushing $(1) ..."; $(call push_$(2),$(1),$$(cat bin/cluster/registry)/$(call path_of,$(1)),--tls-verify=false)
+else
+push = $(call push_$(2),$(1),$(1),$(PUSH_FLAGS))
+endif

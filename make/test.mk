@@ -1,0 +1,144 @@
+##@ Tests without a cluster
+
+# The race detector is written in C.
+RACE := CGO_ENABLED=1 go test -race
+PURE := ./api/... ./internal/children/... ./internal/metrics ./internal/status/...
+
+.PHONY: unit
+unit: ## Test what needs no API server; statement coverage of children and status is at least 95 %.
+	$(RACE) $(PURE)
+	CGO_ENABLED=1 go -C test test -race ./chaos/... ./docs
+	CGO_ENABLED=1 go -C hack test -race ./catalog/releases
+	go test ./cmd/... # Without the race detector, because the metrics servers are large.
+	@$(MAKE) --no-print-directory fuzz FUZZTIME=5s
+	@go test -coverprofile=bin/unit.cover ./internal/children/... ./internal/status/... >/dev/null
+	@$(call covered,bin/unit.cover,95)
+
+FUZZTIME ?= 30s
+.PHONY: fuzz
+fuzz: ## Fuzz children and status, each target for FUZZTIME.
+	@for package in $$(go list ./internal/children ./internal/status); do \
+		for target in $$(go test -list '^Fuzz' $$package | grep ^Fuzz); do \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$package; \
+		done; \
+	done
+
+.PHONY: integration
+integration: build bin/kube-apiserver bin/etcd ## Test the controller on a real API server; coverage is at least 85 %.
+	KUBEBUILDER_ASSETS=$(BIN) $(RACE) -timeout 15m -coverprofile=bin/integration.cover ./internal/controller/...
+	@$(call covered,bin/integration.cover,85)
+
+# $(call covered,<profile>,<per cent>) fails if a coverage profile has less than that.
+covered = go tool cover -func=$(1) | awk '/^total:/ {sub("%","",$$3); printf "coverage %s %% (at least $(2) %%)\n", $$3; exit $$3 < $(2)}'
+
+# The samples of `make test` depend on the commit, so that a commit always has the same result. They print the command
+# that repeats them.
+COMMIT := $(shell git rev-parse --verify HEAD 2>/dev/null || echo 0000000)
+COMMIT_NUMBER := $(shell printf %d 0x$$(echo $(COMMIT) | cut -c1-7))
+
+# SEED repeats one schedule; SUITE and SCENARIO select others.
+CHAOS = go -C test run ./chaos -root $(CURDIR)
+.PHONY: chaos chaos-short chaos-mutants
+chaos: build bin/kube-apiserver bin/etcd ## Run the fault campaign: every suite, and 2,000 random schedules; two hours.
+	$(CHAOS) -report $(BIN)/chaos.json $(if $(SEED),-suite schedules -runs 1 -seed $(SEED),-runs $(or $(RUNS),2000) -suite "$(SUITE)" -scenario "$(SCENARIO)")
+# MUTANTS selects a sample of the mutants; 0 selects all.
+MUTANTS ?= $(COMMIT_NUMBER)
+chaos-short: build bin/kube-apiserver bin/etcd ## Run a short form of the campaign, and a sample of its mutation tests.
+	$(CHAOS) -short
+	@echo "Commit $(COMMIT) selects: make chaos-short MUTANTS=$(MUTANTS)"
+	$(CHAOS) -short -mutants -seed $(MUTANTS)
+chaos-mutants: build bin/kube-apiserver bin/etcd ## Run all mutation tests: which suite detects which mutant; an hour and a half.
+	$(CHAOS) -mutants -report $(BIN)/chaos-mutants.json -suite "$(SUITE)" -scenario "$(SCENARIO)"
+
+# N and RUNS shorten the benchmark.
+BENCH = go -C test run ./performance -root $(CURDIR)
+.PHONY: bench bench-check bench-writes
+bench: build bin/kube-apiserver bin/etcd ## Compare the operator with a baseline client that writes the same objects; seventy minutes, or two with N=200 RUNS=3.
+	$(BENCH) -report $(BIN)/bench.json -charts $(BIN)/charts $(if $(N),-n $(N)) $(if $(RUNS),-turns $(RUNS))
+bench-check: build bin/kube-apiserver bin/etcd ## Compare requests, allocations and memory with the recorded baseline; RECORD=1 records them again.
+	go -C test test ./performance
+	$(BENCH) -check $(CURDIR)/test/performance/recorded_baseline.json $(if $(RECORD),-record)
+bench-writes: bin/kube-apiserver bin/etcd ## Measure the two ways to write a child; see docs/adr.
+	KUBEBUILDER_ASSETS=$(BIN) go -C test test ./performance -run '^$$' -bench . -benchtime 300x -count 5
+
+##@ Checks of manifests and package
+
+.PHONY: verify
+verify: bin/controller-gen bin/kustomize bin/operator-sdk bin/opm bin/crd-ref-docs ## Check that all generated files are current, and that every version agrees.
+	hack/verify.sh
+	@$(MAKE) --no-print-directory crd-check
+
+.PHONY: crd-check
+crd-check: ## Check that every Echo that a released CRD accepted stays valid and unchanged.
+	@echo "Trying thousands of Echoes of each release against the current CRD ..."
+	@GOGC=400 go -C test test -count=1 ./manifests/crdcompat # GOGC halves the time
+
+.PHONY: manifests-check
+manifests-check: bin/kustomize bin/kube-score bin/kubesec ## Check the manifests of the operator, and those of Echoes, with linters.
+	go -C test test -count=1 ./manifests/linters
+
+.PHONY: monitoring-check
+monitoring-check: bin/promtool ## Test when each alert fires, that each has a runbook, and the dashboard.
+	go -C test test -count=1 ./manifests/monitoring
+
+.PHONY: bundle-check
+bundle-check: bin/operator-sdk bin/opm ## Validate bundle and catalog; warnings count as errors.
+	hack/bundle-check.sh
+
+.PHONY: bundle-check-old
+bundle-check-old: bin/validate-bundle-1.36 bin/opm-1.45 ## Validate bundle and catalog with the older tools of the OperatorHub pipeline.
+	go -C hack vet -modfile=../tools/operator-sdk-1.36.mod ./validate-bundle
+	validate-bundle-1.36 bundle
+	opm-1.45 validate catalog/echo-operator
+	@echo "The older tools accept bundle and catalog."
+
+.PHONY: reproducible
+reproducible: bin/controller-gen bin/kustomize bin/operator-sdk bin/opm ## Build all artifacts in two clones, and compare every byte; COLD=1 starts with an empty build cache.
+	hack/reproducible.sh
+
+##@ Tests on the local cluster
+
+# `make test` builds these while suites run that leave processor time.
+.PHONY: prerequisites
+prerequisites: # Build what the tests on the local cluster need, with low priority.
+	@nice -n 19 $(MAKE) --no-print-directory cluster-tools $(addprefix bin/,kube-score kubesec promtool prometheus)
+	@nice -n 19 $(MAKE) --no-print-directory images
+
+.PHONY: cluster-test
+cluster-test: cluster-tools ## Test that the local cluster starts, stops, and leaves nothing behind.
+	cd hack/local-cluster && go test ./... && go test -tags lifecycle -run Lifecycle -count=1 .
+
+# The suites with the tag e2e need a cluster: the local one, or any other with USE_EXISTING_CLUSTER=true.
+E2E := go -C test test -tags e2e -count=1 -v
+
+# Upgrades are tested with the images of every release, on the local cluster only.
+.PHONY: e2e-olm
+e2e-olm: ## Test every upgrade edge in both OLMs, and every check of the package; half an hour.
+	@for target in e2e-olm-v0 e2e-olm-v1 multiarch-check bundle-check-old; do \
+		$(MAKE) --no-print-directory $$target; \
+	done # In this order: multiarch-check builds the images again, for every platform.
+	@$(MAKE) --no-print-directory reproducible COLD=1
+
+# `make test` runs one of these, each a target with the labels of its specs. The nightly workflow runs all of e2e-olm.
+OLM_SAMPLES := e2e-olm-v0:upgrade e2e-olm-v0:walk e2e-olm-v0:monitoring e2e-olm-v1:walk||!every-edge e2e-olm-v0:modes reproducible
+OLM_SAMPLE ?= $(shell echo $$(($(COMMIT_NUMBER) % $(words $(OLM_SAMPLES)) + 1)))
+SAMPLE = $(subst :, ,$(word $(OLM_SAMPLE),$(OLM_SAMPLES)))
+.PHONY: e2e-olm-short
+e2e-olm-short: export SKIP = scorecard
+e2e-olm-short: ## Test a sixth of e2e-olm, which the commit selects.
+	@echo "Commit $(COMMIT) selects: make $(firstword $(SAMPLE)) LABELS='$(word 2,$(SAMPLE))'"
+	@$(MAKE) --no-print-directory $(firstword $(SAMPLE)) LABELS='$(word 2,$(SAMPLE))'
+
+LABELS ?=
+.PHONY: e2e-olm-v0 e2e-olm-v1 test-catalogs
+e2e-olm-v0: test-catalogs ## Test upgrades, install modes and a mirror with OLM v0.
+	$(E2E) -timeout 40m ./e2e/olmv0 -ginkgo.v -ginkgo.label-filter='$(LABELS)'
+e2e-olm-v1: cluster-olm-v1 test-catalogs ## Test installation, upgrades and removal with OLM v1.
+	CATALOG_IMG=$(PUBLISHED)-catalog:published $(E2E) -timeout 40m ./e2e/olmv1 -ginkgo.v -ginkgo.label-filter='$(LABELS)'
+test-catalogs: local-only cluster images push prober prometheus releases # Push the catalogs that those tests install from.
+	CONTAINER_TOOL="$(CONTAINER_TOOL)" OPM_VERSION=$(OPM_VERSION) hack/catalog/test-catalogs.sh
+
+.PHONY: multiarch-check
+multiarch-check: IMAGE_PLATFORMS = $(PLATFORMS)
+multiarch-check: cluster bin/operator-sdk debian-packages images push ## Compare the platforms of the pushed images with those that the bundle names.
+	hack/multiarch-check.sh $$(cat bin/cluster/registry)
