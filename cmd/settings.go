@@ -22,8 +22,8 @@ const (
 	// serverImageVariable contains the default server image. OLM reads variables with this
 	// prefix to find the images that a disconnected cluster has to mirror.
 	serverImageVariable = "RELATED_IMAGE_HTTP_ECHO"
-	// conditionVariable contains the name of the OperatorCondition that tells OLM v0 when not
-	// to upgrade. OLM v0 sets it. OLM v1 has no OperatorConditions and does not set it.
+	// conditionVariable contains the name of the OperatorCondition that makes OLM v0 wait with
+	// an upgrade. OLM v0 sets it. OLM v1 has no OperatorConditions and does not set it.
 	conditionVariable = "OPERATOR_CONDITION_NAME"
 	// ownNamespaceVariable contains the operator's own namespace, where the leader keeps its lease.
 	ownNamespaceVariable = "POD_NAMESPACE"

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/operator-framework/api/pkg/apis/scorecard/v1alpha3"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/children"
 )
 
 func TestUnknownTestIsAnErrorThatListsTheTests(t *testing.T) {
@@ -51,6 +53,18 @@ func TestEveryTestIsInTheConfiguration(t *testing.T) {
 	slices.Sort(configured)
 	if implemented := slices.Sorted(maps.Keys(tests)); !slices.Equal(configured, implemented) {
 		t.Errorf("config/scorecard runs %q, cmd/scorecard implements %q", configured, implemented)
+	}
+}
+
+func TestRolePermitsListingEveryKindOfChild(t *testing.T) {
+	var role rbacv1.Role
+	read(t, "../../config/scorecard/role.yaml", &role)
+	for _, kind := range children.Kinds {
+		if !slices.ContainsFunc(role.Rules, func(rule rbacv1.PolicyRule) bool {
+			return slices.Contains(rule.APIGroups, kind.Resource.Group) && slices.Contains(rule.Resources, kind.Resource.Resource) && slices.Contains(rule.Verbs, "list")
+		}) {
+			t.Errorf("config/scorecard/role.yaml does not permit listing %s", kind.Resource.GroupResource())
+		}
 	}
 }
 

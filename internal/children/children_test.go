@@ -141,7 +141,7 @@ func TestRemovedSettingsReturnToTheirDefault(t *testing.T) {
 	}
 }
 
-func TestFieldsOfOtherWritersAreKept(t *testing.T) {
+func TestFieldsOfExternalWritersAreKept(t *testing.T) {
 	echo := newEcho(ownServer)
 	live := desiredState(echo)
 	deployment, service := live.deployment(), live.service()

@@ -37,6 +37,11 @@ type Kind struct {
 	Mutate func(object Object, echo *echov1.Echo, serverImage string)
 }
 
+// The operator deletes only optional children. The garbage collector deletes the others.
+// +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create;update
+// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;update
+// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;update;delete
+
 // Kinds lists the kinds that an Echo owns, in the order in which the operator writes them. The
 // Service comes first, so that the first ready pod is reachable immediately.
 var Kinds = []Kind{

@@ -2,7 +2,7 @@
 //
 // For each kind there is a mutate function. On an empty or a live object, it sets exactly the
 // fields that the operator owns. It does not change other fields: defaults of the API server
-// and fields of other writers. If the API server defaults an owned field, the function sets it
+// and fields of external writers. If the API server defaults an owned field, the function sets it
 // to that default. So a live object that a mutate function does not change needs no write.
 package children
 

@@ -51,7 +51,7 @@ var _ = Describe("The API", func() {
 		Entry("args with a number", "bad", map[string]any{"message": "m", "image": "i", "args": []any{int64(1)}}, "spec.args[0]", "string"),
 		Entry("args without an image", "bad", map[string]any{"message": "m", "args": []any{"-v"}}, "spec", "set image, too"),
 		Entry("resource claims", "bad", map[string]any{"message": "m", "resources": map[string]any{"claims": []any{map[string]any{"name": "gpu"}}}}, "spec.resources", "limits and requests"),
-		Entry("a name with a dot", "hello.world", map[string]any{"message": "m"}, "metadata.name", "no dots"),
+		Entry("a name with a dot", "hello.dot", map[string]any{"message": "m"}, "metadata.name", "no dots"),
 		Entry("a name that is too long", strings.Repeat("n", 59), map[string]any{"message": "m"}, "metadata.name", "58"),
 	)
 

@@ -17,10 +17,6 @@ import (
 	"github.com/kkloud-io/echo-operator/internal/children"
 )
 
-// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;update
-// +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create;update
-// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;update;delete
-
 // notControlledError reports that an object with the name of the child is not controlled by
 // the Echo.
 type notControlledError struct {

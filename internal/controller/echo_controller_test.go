@@ -101,7 +101,7 @@ var _ = Describe("An Echo", func() {
 		Expect(pod(echo)).To(Equal(pod(other)))
 	})
 
-	It("reverts drift, and keeps the fields of other writers", func() {
+	It("reverts drift, and keeps the fields of external writers", func() {
 		startOperator()
 		echo := createEcho(namespace, "hello", twoPods)
 		expectReady(echo)
@@ -111,7 +111,7 @@ var _ = Describe("An Echo", func() {
 		Expect(komega.Get(budget)()).To(Succeed())
 		want := deployment.DeepCopy()
 
-		By("changing owned fields, removing the label, and adding fields of other writers")
+		By("changing owned fields, removing the label, and adding fields of external writers")
 		Eventually(komega.Update(deployment, func() {
 			deployment.Spec.Replicas = ptr.To[int32](3)
 			delete(deployment.Labels, children.ManagedByLabel)

@@ -78,7 +78,7 @@ func rejectionReason(rejected []Failure) string {
 	return rejected[0].Reason
 }
 
-// isReady restates the definition of Ready in one expression.
+// isReady restates the criteria of Ready in one expression.
 func isReady(observed Observation, desired int32) bool {
 	if observed.Deployment == nil || !observed.HasService || len(observed.Rejected) > 0 {
 		return false
@@ -94,14 +94,8 @@ func isReady(observed Observation, desired int32) bool {
 // observations fills an Observation with any combination of values that controllers and
 // kubelets write, and with values that they never write.
 func observations(data []byte) *randfill.Filler {
-	pick := func(c randfill.Continue, choices ...string) string {
-		if c.Intn(8) == 0 {
-			return c.String(0)
-		}
-		return choices[c.Intn(len(choices))]
-	}
-	names := 0
-	return randfill.NewFromGoFuzz(data).NilChance(0.3).NumElements(0, 3).Funcs(
+	filler := randfill.NewFromGoFuzz(data).NilChance(0.3).NumElements(0, 3)
+	return filler.Funcs(deploymentFuncs()...).Funcs(podFuncs()...).Funcs(
 		func(i *int32, c randfill.Continue) { *i = c.Int31n(6) },
 		func(i *int64, c randfill.Continue) { *i = c.Int63n(3) },
 		func(s *string, c randfill.Continue) {
@@ -122,6 +116,12 @@ func observations(data []byte) *randfill.Filler {
 			f.Message = "m" + f.Message
 		},
 		func(s *metav1.Time, _ randfill.Continue) { *s = metav1.Unix(0, 0) },
+	)
+}
+
+// deploymentFuncs fill Deployments and their conditions.
+func deploymentFuncs() []any {
+	return []any{
 		func(d *appsv1.Deployment, c randfill.Continue) {
 			c.Fill(&d.Generation)
 			c.Fill(&d.Status)
@@ -142,6 +142,13 @@ func observations(data []byte) *randfill.Filler {
 			d.Reason = pick(c, newReplicaSetAvailable, newReplicaSetAvailable, "ReplicaSetUpdated")
 			c.Fill(&d.Message)
 		},
+	}
+}
+
+// podFuncs fill pods and their containers.
+func podFuncs() []any {
+	names := 0
+	return []any{
 		func(p *corev1.Pod, c randfill.Continue) {
 			p.Name = string(rune('a' + names)) // Names are unique in a namespace.
 			names++
@@ -167,5 +174,13 @@ func observations(data []byte) *randfill.Filler {
 		func(s *corev1.ConditionStatus, c randfill.Continue) {
 			*s = []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse}[c.Intn(2)]
 		},
-	)
+	}
+}
+
+// pick returns one of the choices, or sometimes a random string.
+func pick(c randfill.Continue, choices ...string) string {
+	if c.Intn(8) == 0 {
+		return c.String(0)
+	}
+	return choices[c.Intn(len(choices))]
 }

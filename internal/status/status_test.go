@@ -58,86 +58,93 @@ func crashed(pod corev1.Pod, restarts, code int32, log string) corev1.Pod {
 	return pod
 }
 
-func TestOfReportsTheConditions(t *testing.T) {
-	replicaFailure := appsv1.DeploymentCondition{
+var (
+	replicaFailure = appsv1.DeploymentCondition{
 		Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: "exceeded quota: small",
 	}
-	deadlineExceeded := appsv1.DeploymentCondition{
+	deadlineCondition = appsv1.DeploymentCondition{
 		Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Message: "timed out progressing",
 	}
-	unschedulable := corev1.Pod{
+	unschedulable = corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "p"},
 		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{
 			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/1 nodes",
 		}}},
 	}
-	terminating := waiting("a", "ImagePullBackOff", "terminating")
-	terminating.DeletionTimestamp = &metav1.Time{}
+	terminating = func() corev1.Pod {
+		pod := waiting("a", "ImagePullBackOff", "terminating")
+		pod.DeletionTimestamp = &metav1.Time{}
+		return pod
+	}()
+)
 
-	for name, test := range map[string]struct {
-		observed Observation
-		ready    string
-		// The reasons of Ready, Available, Progressing and Degraded, prefixed with + for True and - for False.
-		want    string
-		message string // Part of Ready's message.
-	}{
-		"no children": {
-			Observation{}, "0/2",
-			"-RollingOut -NotServing +RollingOut -AsExpected", "0 of 2 pods run the newest spec, 0 are",
-		},
-		"all pods serve": {
-			Observation{Deployment: deployment(2, 2, 2, 2), HasService: true}, "2/2",
-			"+Ready +Serving -RolledOut -AsExpected", "Every pod serves the newest spec",
-		},
-		"the Deployment status describes an earlier spec": {
-			Observation{Deployment: notObserved(deployment(2, 2, 2, 2, replicaFailure, deadlineExceeded)), HasService: true}, "2/2",
-			"-RollingOut +Serving +RollingOut -AsExpected", "0 of 2 pods run the newest spec",
-		},
-		"the first pods are starting": {
-			Observation{Deployment: deployment(2, 2, 1, 1, appsv1.DeploymentCondition{
-				Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "ReplicaSetUpdated",
-			}), HasService: true}, "1/2",
-			"-RollingOut +Serving +RollingOut -AsExpected", "2 of 2 pods run the newest spec, 1 are available",
-		},
-		"an old pod is left": {
-			Observation{Deployment: deployment(3, 2, 3, 3), HasService: true}, "3/2",
-			"-RollingOut +Serving +RollingOut -AsExpected", "2 of 2 pods run the newest spec",
-		},
-		"a pod is not ready": {
-			Observation{Deployment: deployment(2, 2, 1, 1), HasService: true}, "1/2",
-			"-PodsNotReady +Serving -RolledOut -AsExpected", "1 of 2 pods are available",
-		},
-		"the Service is missing": {
-			Observation{Deployment: deployment(2, 2, 2, 2)}, "2/2",
-			"-RollingOut -NotServing +RollingOut -AsExpected", "",
-		},
-		"two children are rejected": {
-			Observation{Deployment: deployment(2, 2, 2, 2), Rejected: []Failure{{"Rejected", "one"}, {"Conflict", "two"}}}, "2/2",
-			"-Conflict -NotServing +RollingOut +Conflict", "one; two",
-		},
-		"a quota rejects the pods": {
-			Observation{Deployment: deployment(1, 1, 1, 1, replicaFailure), HasService: true}, "1/2",
-			"-PodsRejected +Serving +RollingOut +PodsRejected", "exceeded quota: small",
-		},
-		"the progress deadline is exceeded": {
-			Observation{Deployment: deployment(2, 1, 1, 1, deadlineExceeded), HasService: true}, "1/2",
-			"-ProgressDeadlineExceeded +Serving -ProgressDeadlineExceeded +ProgressDeadlineExceeded", "timed out progressing",
-		},
-		"a pod is unschedulable": {
-			Observation{Deployment: deployment(2, 2, 1, 1), HasService: true, Pods: []corev1.Pod{unschedulable}}, "1/2",
-			"-Unschedulable +Serving -RolledOut +Unschedulable", "Pod p: 0/1 nodes",
-		},
-		"several pods fail, the first by name is reported": {
-			Observation{Deployment: deployment(2, 2, 0, 0), HasService: true, Pods: []corev1.Pod{
-				waiting("b", "CreateContainerConfigError", "no user"), terminating, waiting("a2", "ErrImagePull", "not found"),
-			}}, "0/2",
-			"-ImagePullFailed -NotServing -RolledOut +ImagePullFailed", "Pod a2, container echo: not found",
-		},
-		"a pod fails while all pods serve": {
-			Observation{Deployment: deployment(2, 2, 2, 2), HasService: true, Pods: []corev1.Pod{waiting("a", "ImagePullBackOff", "late")}}, "2/2",
-			"+Ready +Serving -RolledOut -AsExpected", "",
-		},
-	} {
+var conditionTests = map[string]struct {
+	observed Observation
+	ready    string
+	// The reasons of Ready, Available, Progressing and Degraded, prefixed with + for True and - for False.
+	want    string
+	message string // Part of Ready's message.
+}{
+	"no children": {
+		Observation{}, "0/2",
+		"-RollingOut -NotServing +RollingOut -AsExpected", "0 of 2 pods run the newest spec, 0 are",
+	},
+	"all pods serve": {
+		Observation{Deployment: deployment(2, 2, 2, 2), HasService: true}, "2/2",
+		"+Ready +Serving -RolledOut -AsExpected", "Every pod serves the newest spec",
+	},
+	"the Deployment status describes an earlier spec": {
+		Observation{Deployment: notObserved(deployment(2, 2, 2, 2, replicaFailure, deadlineCondition)), HasService: true}, "2/2",
+		"-RollingOut +Serving +RollingOut -AsExpected", "0 of 2 pods run the newest spec",
+	},
+	"the first pods are starting": {
+		Observation{Deployment: deployment(2, 2, 1, 1, appsv1.DeploymentCondition{
+			Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "ReplicaSetUpdated",
+		}), HasService: true}, "1/2",
+		"-RollingOut +Serving +RollingOut -AsExpected", "2 of 2 pods run the newest spec, 1 are available",
+	},
+	"an old pod is left": {
+		Observation{Deployment: deployment(3, 2, 3, 3), HasService: true}, "3/2",
+		"-RollingOut +Serving +RollingOut -AsExpected", "2 of 2 pods run the newest spec",
+	},
+	"a pod is not ready": {
+		Observation{Deployment: deployment(2, 2, 1, 1), HasService: true}, "1/2",
+		"-PodsNotReady +Serving -RolledOut -AsExpected", "1 of 2 pods are available",
+	},
+	"the Service is missing": {
+		Observation{Deployment: deployment(2, 2, 2, 2)}, "2/2",
+		"-RollingOut -NotServing +RollingOut -AsExpected", "",
+	},
+	"two children are rejected": {
+		Observation{Deployment: deployment(2, 2, 2, 2), Rejected: []Failure{{"Rejected", "one"}, {"Conflict", "two"}}}, "2/2",
+		"-Conflict -NotServing +RollingOut +Conflict", "one; two",
+	},
+	"a quota rejects the pods": {
+		Observation{Deployment: deployment(1, 1, 1, 1, replicaFailure), HasService: true}, "1/2",
+		"-PodsRejected +Serving +RollingOut +PodsRejected", "exceeded quota: small",
+	},
+	"the progress deadline is exceeded": {
+		Observation{Deployment: deployment(2, 1, 1, 1, deadlineCondition), HasService: true}, "1/2",
+		"-ProgressDeadlineExceeded +Serving -ProgressDeadlineExceeded +ProgressDeadlineExceeded", "timed out progressing",
+	},
+	"a pod is unschedulable": {
+		Observation{Deployment: deployment(2, 2, 1, 1), HasService: true, Pods: []corev1.Pod{unschedulable}}, "1/2",
+		"-Unschedulable +Serving -RolledOut +Unschedulable", "Pod p: 0/1 nodes",
+	},
+	"several pods fail, the first by name is reported": {
+		Observation{Deployment: deployment(2, 2, 0, 0), HasService: true, Pods: []corev1.Pod{
+			waiting("b", "CreateContainerConfigError", "no user"), terminating, waiting("a2", "ErrImagePull", "not found"),
+		}}, "0/2",
+		"-ImagePullFailed -NotServing -RolledOut +ImagePullFailed", "Pod a2, container echo: not found",
+	},
+	"a pod fails while all pods serve": {
+		Observation{Deployment: deployment(2, 2, 2, 2), HasService: true, Pods: []corev1.Pod{waiting("a", "ImagePullBackOff", "late")}}, "2/2",
+		"+Ready +Serving -RolledOut -AsExpected", "",
+	},
+}
+
+func TestOfReportsTheConditions(t *testing.T) {
+	for name, test := range conditionTests {
 		t.Run(name, func(t *testing.T) {
 			status := Of(newEcho(), test.observed)
 			if status.Ready != test.ready {
