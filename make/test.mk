@@ -83,7 +83,8 @@ monitoring-check: bin/promtool ## Test when each alert fires, that each has a ru
 
 .PHONY: bundle-check
 bundle-check: bin/operator-sdk bin/opm ## Validate bundle and catalog; warnings count as errors.
-	hack/bundle-check.sh
+	go -C hack test -count=1 ./operatorhub
+	go -C test test -count=1 ./manifests/bundle
 
 .PHONY: bundle-check-old
 bundle-check-old: bin/validate-bundle-1.36 bin/opm-1.45 ## Validate bundle and catalog with the older tools of the OperatorHub pipeline.

@@ -3,7 +3,6 @@
 package versions
 
 import (
-	"fmt"
 	"os/exec"
 	"path"
 	"path/filepath"
@@ -82,7 +81,7 @@ func TestVersionsOfProgramsMatchModuleFiles(t *testing.T) {
 	}
 	found := 0
 	for _, m := range mentions {
-		want := pinned(t, m)
+		want := repo.PinnedVersion(t, m.file, m.module)
 		for _, pattern := range m.patterns {
 			expression := regexp.MustCompile(pattern)
 			for file, text := range texts {
@@ -122,17 +121,6 @@ func TestVersionOfOperatorMatchesMakefile(t *testing.T) {
 			t.Errorf("%s does not name version %s, as the Makefile does", file, version)
 		}
 	}
-}
-
-// pinned returns the version in a module file.
-func pinned(t *testing.T, m mention) string {
-	t.Helper()
-	text := string(repo.Read(t, repo.Root+"/"+m.file))
-	match := regexp.MustCompile(fmt.Sprintf(`(?m)^(?:require )?\s*%s (?:v|go)(\S+)`, regexp.QuoteMeta(m.module))).FindStringSubmatch(text)
-	if match == nil {
-		t.Fatalf("%s does not pin %s", m.file, m.module)
-	}
-	return match[1]
 }
 
 func matches(t *testing.T, pattern, file string) bool {

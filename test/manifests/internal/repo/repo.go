@@ -153,6 +153,17 @@ func OldestKubernetes(t *testing.T) string {
 	return string(version[1])
 }
 
+// PinnedVersion returns the version of a module, or of the toolchain, in a go.mod file.
+func PinnedVersion(t *testing.T, file, module string) string {
+	t.Helper()
+	requirement := regexp.MustCompile(`(?m)^(?:require )?\s*` + regexp.QuoteMeta(module) + ` (?:v|go)(\S+)`)
+	match := requirement.FindSubmatch(Read(t, Root+"/"+file))
+	if match == nil {
+		t.Fatalf("%s does not pin %s", file, module)
+	}
+	return string(match[1])
+}
+
 // CheckTestNames fails for each test that text names as `file: name` and that does not exist. It
 // returns the number of names.
 func CheckTestNames(t *testing.T, text string) int {
