@@ -1,5 +1,5 @@
-# Where no registry can be reached, the Makefile passes "scratch" and mounts this machine's
-# own toolchain: hence full paths, and no shell.
+# For builds without a registry, the Makefile passes "scratch" and mounts the toolchain of this
+# machine. So the instructions use full paths and no shell.
 ARG GO_IMAGE=docker.io/library/golang:1.26.8
 
 FROM --platform=$BUILDPLATFORM $GO_IMAGE AS build
@@ -14,7 +14,7 @@ COPY tools/http-echo.mod go.mod
 COPY tools/http-echo.sum go.sum
 RUN ["/usr/local/go/bin/go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", "/src/http-echo", "tool"]
 
-# The server of every Echo that names no image of its own.
+# The default server of an Echo.
 FROM scratch AS http-echo
 LABEL org.opencontainers.image.title="http-echo" \
       org.opencontainers.image.description="HashiCorp's http-echo, built from its Go module" \
@@ -32,7 +32,7 @@ COPY api api
 COPY cmd cmd
 COPY internal internal
 
-# The scorecard's image, --target scorecard: our own tests, and those of the SDK beside them.
+# The image of the scorecard (--target scorecard): the tests of this repository and those of the SDK.
 FROM source AS build-scorecard
 COPY tools/operator-sdk.mod tools/operator-sdk.sum tools/
 RUN ["/usr/local/go/bin/go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", "/src/scorecard", "./cmd/scorecard"]
@@ -54,7 +54,7 @@ ENTRYPOINT ["/scorecard"]
 
 FROM source AS build-manager
 ARG VERSION
-# Where there is no shell, only ENV knows variables.
+# Without a shell, only ENV expands variables.
 ENV GOFLAGS="'-ldflags=-s -w -X main.version=$VERSION'"
 RUN ["/usr/local/go/bin/go", "build", "-trimpath", "-buildvcs=false", "-o", "/src/manager", "./cmd"]
 
