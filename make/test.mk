@@ -2,7 +2,7 @@
 
 # The race detector is written in C.
 RACE := CGO_ENABLED=1 go test -race
-PURE := ./api/... ./internal/children/... ./internal/metrics ./internal/status/...
+PURE := ./api/... ./internal/apirules ./internal/children/... ./internal/metrics ./internal/status/...
 
 .PHONY: unit
 unit: ## Test what needs no API server; statement coverage of children and status is at least 95 %.

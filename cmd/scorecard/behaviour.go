@@ -13,6 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kkloud-io/echo-operator/internal/apirules"
 )
 
 // answers checks that an Echo becomes Ready and returns its message byte for byte.
@@ -159,4 +161,19 @@ func cleanup(ctx context.Context, t *fixture) error {
 		}
 		return err
 	})
+}
+
+// rejects checks in a dry run that the API server accepts Echoes at the limits, and rejects each
+// violation with a message that names the field.
+func rejects(ctx context.Context, t *fixture) error {
+	for _, spec := range apirules.Limits {
+		if err := t.Create(ctx, apirules.Echo(t.echo.Namespace, spec), client.DryRunAll); err != nil {
+			return fmt.Errorf("expected an Echo with minimum or maximum values to be accepted; observed: %w", err)
+		}
+	}
+	var problems []error
+	for _, violation := range apirules.Violations {
+		problems = append(problems, violation.Check(t.Create(ctx, violation.Echo(t.echo.Namespace), client.DryRunAll)))
+	}
+	return errors.Join(problems...)
 }
