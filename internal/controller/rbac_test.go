@@ -121,7 +121,7 @@ var _ = AfterSuite(func() {
 	}
 	var rejected []string
 	for _, event := range auditEventsSince(0) {
-		if event.Annotations["authorization.k8s.io/decision"] != "allow" { // Admission does not change this decision.
+		if event.Annotations["authorization.k8s.io/decision"] != "allow" { // A request that admission rejects has the decision allow.
 			rejected = append(rejected, event.Verb+" "+event.RequestURI)
 			continue
 		}

@@ -32,8 +32,8 @@ type UpgradeableReconciler struct {
 	echoes client.Reader
 	// live has no cache, because OLM does not grant permission to watch.
 	live client.Client
-	// reported is the status of the condition. The operator is its only writer, so it is read
-	// only once. It is empty until then.
+	// reported is the last status that Reconcile read or wrote. It remains accurate, because the
+	// operator is the only writer. It is empty at first.
 	reported metav1.ConditionStatus
 }
 
