@@ -1,5 +1,5 @@
-// Package docs tests the documentation: that its links lead somewhere, and that the commands of
-// the tutorial do what it shows.
+// Package docs tests the documentation: that its links have targets, and that the commands of the
+// tutorial print what it shows.
 package docs
 
 import (
@@ -19,8 +19,8 @@ import (
 
 const root = "../.."
 
-// TestLinks: every link of every Markdown file leads to a file, and to a heading, that is there.
-func TestLinks(t *testing.T) {
+// TestEveryLinkHasATarget checks that every link in every Markdown file names an existing file and heading.
+func TestEveryLinkHasATarget(t *testing.T) {
 	site, pages := newSite(os.DirFS(root), listFiles(t)), 0
 	for page := range site.paths {
 		if path.Ext(page) != ".md" {
@@ -36,12 +36,11 @@ func TestLinks(t *testing.T) {
 		}
 	}
 	if pages < 15 {
-		t.Errorf("only %d pages were read", pages)
+		t.Errorf("read %d pages, want at least 15", pages)
 	}
 }
 
-// listFiles returns what git keeps, and what it would keep: a link to anything else leads nowhere
-// in another clone.
+// listFiles returns the files that git tracks or does not ignore. Another clone has no other files.
 func listFiles(t *testing.T) []string {
 	t.Helper()
 	output, err := exec.Command("git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
@@ -54,7 +53,7 @@ func listFiles(t *testing.T) []string {
 // site is a set of files, some of which link to others.
 type site struct {
 	files fs.FS
-	// paths are those of the files, and of the folders that they are in.
+	// paths are the paths of the files and of their folders.
 	paths map[string]bool
 }
 
@@ -68,7 +67,7 @@ func newSite(files fs.FS, names []string) site {
 	return s
 }
 
-// check returns what is wrong with the links of a page.
+// check returns the problems of the links on a page.
 func (s site) check(page string) (problems []string, err error) {
 	text, err := fs.ReadFile(s.files, page)
 	if err != nil {
@@ -82,24 +81,24 @@ func (s site) check(page string) (problems []string, err error) {
 	return problems, nil
 }
 
-// follow tells why a link leads nowhere, or nothing.
+// follow returns the problem of a link, or nothing.
 func (s site) follow(page, target string) string {
 	to, err := url.Parse(target)
 	if err != nil {
-		return "it is no link"
+		return "it is not a link"
 	}
 	if to.Scheme != "" || to.Host != "" {
 		if to.Scheme != "https" {
 			return "it does not begin with https"
 		}
-		return "" // Whether it is there, only the network knows.
+		return "" // The test does not use the network.
 	}
 	file := page
 	if to.Path != "" {
 		file = path.Join(path.Dir(page), to.Path)
 	}
 	if !s.paths[file] {
-		return "there is no such file in the repository"
+		return "the repository has no such file"
 	}
 	if to.Fragment == "" || path.Ext(file) != ".md" {
 		return ""
@@ -109,27 +108,27 @@ func (s site) follow(page, target string) string {
 		return err.Error()
 	}
 	if !slices.Contains(anchors(string(text)), to.Fragment) {
-		return "there is no such heading"
+		return "the page has no such heading"
 	}
 	return ""
 }
 
-// link is one link of a page.
+// link is a link on a page.
 type link struct {
 	line   int
 	target string
 }
 
 var (
-	// inlineTarget is that of [text](target "title") and of an image, definedTarget that of [label]: target, and
-	// taggedTarget that of an element of HTML.
+	// inlineTarget matches [text](target "title") and images, definedTarget [label]: target, and taggedTarget
+	// HTML elements.
 	inlineTarget  = regexp.MustCompile(`\]\(\s*<?([^)\s>]+)>?[^)]*\)`)
 	definedTarget = regexp.MustCompile(`(?m)^ {0,3}\[[^\]]+\]:\s*<?([^\s>]+)`)
 	taggedTarget  = regexp.MustCompile(`<(?:a|img)\s[^>]*(?:href|src)="([^"]*)"`)
 	inlineCode    = regexp.MustCompile("`(?:[^`\n]|\n[^`\n])+`")
 )
 
-// links returns the links of a page, but for what looks like one in code.
+// links returns the links on a page, except those in code.
 func links(page string) []link {
 	text := strings.Join(prose(page), "\n")
 	text = inlineCode.ReplaceAllStringFunc(text, func(code string) string {
@@ -146,7 +145,7 @@ func links(page string) []link {
 
 var fence = regexp.MustCompile("^ *(`{3,}|~{3,})")
 
-// prose returns the lines of a page, and empty ones in place of blocks of code.
+// prose returns the lines of a page, with empty lines instead of code blocks.
 func prose(page string) []string {
 	lines, open := strings.Split(page, "\n"), ""
 	for i, line := range lines {
@@ -169,7 +168,7 @@ var (
 	linkText = regexp.MustCompile(`!?\[([^\]]*)\]\([^)]*\)`)
 )
 
-// anchors returns what the headings of a page are known by.
+// anchors returns the anchors of the headings on a page.
 func anchors(page string) []string {
 	var found []string
 	times := map[string]int{}
@@ -189,7 +188,7 @@ func anchors(page string) []string {
 	return found
 }
 
-// slug is GitHub's rule: lower case, hyphens for spaces, and of everything else only letters,
+// slug follows the rule of GitHub: lower case, hyphens instead of spaces, and otherwise only letters,
 // digits, hyphens and underscores.
 func slug(heading string) string {
 	heading = linkText.ReplaceAllString(heading, "$1")
@@ -205,7 +204,7 @@ func slug(heading string) string {
 	}, heading)
 }
 
-func TestSlug(t *testing.T) {
+func TestSlugFollowsGitHub(t *testing.T) {
 	for heading, want := range map[string]string{
 		"Add a field":                      "add-a-field",
 		"1. The API: `api/v1`":             "1-the-api-apiv1",
@@ -215,13 +214,13 @@ func TestSlug(t *testing.T) {
 		"Größe":                            "größe",
 	} {
 		if got := slug(heading); got != want {
-			t.Errorf("%s: got %s, want %s", heading, got, want)
+			t.Errorf("slug of %q = %s, want %s", heading, got, want)
 		}
 	}
 }
 
-// TestLinksThatLeadNowhere: each kind of mistake is found, where it is, and nothing else.
-func TestLinksThatLeadNowhere(t *testing.T) {
+// TestCheckReportsEachKindOfBrokenLink checks the position of each problem, and that valid links have none.
+func TestCheckReportsEachKindOfBrokenLink(t *testing.T) {
 	page := strings.Join([]string{
 		"# Twice", "## Twice", "```sh", "# No heading, [no link](absent)", "```",
 		"[a](b.md), [a](b.md#one), [a](#twice-1), [a](sub), [a](../README.md \"title\"), [a](https://example.com/#x)",
@@ -238,15 +237,15 @@ func TestLinksThatLeadNowhere(t *testing.T) {
 	}
 	want := []string{
 		"docs/a.md:10: http://example.com: it does not begin with https",
-		"docs/a.md:11: #no-heading: there is no such heading",
-		"docs/a.md:12: ../../outside: there is no such file in the repository",
-		"docs/a.md:13: absent.md: there is no such file in the repository",
-		"docs/a.md:14: absent.svg: there is no such file in the repository",
-		"docs/a.md:15: not-kept.txt: there is no such file in the repository",
-		"docs/a.md:8: absent.png: there is no such file in the repository",
-		"docs/a.md:9: b.md#two: there is no such heading",
+		"docs/a.md:11: #no-heading: the page has no such heading",
+		"docs/a.md:12: ../../outside: the repository has no such file",
+		"docs/a.md:13: absent.md: the repository has no such file",
+		"docs/a.md:14: absent.svg: the repository has no such file",
+		"docs/a.md:15: not-kept.txt: the repository has no such file",
+		"docs/a.md:8: absent.png: the repository has no such file",
+		"docs/a.md:9: b.md#two: the page has no such heading",
 	}
 	if slices.Sort(got); !slices.Equal(got, want) {
-		t.Errorf("got:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		t.Errorf("problems:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }

@@ -16,22 +16,22 @@ import (
 
 const (
 	tutorial = root + "/docs/tutorial.md"
-	// tutorialNamespace is where the tutorial does everything.
+	// tutorialNamespace is the namespace that the tutorial uses.
 	tutorialNamespace = "echo-tutorial"
 )
 
-// block is a fence of commands on a page.
+// block is a fenced block of commands on a page.
 type block struct {
-	// line is where its commands begin.
+	// line is the first line of its commands.
 	line     int
 	commands string
-	// output is what they should print, where it is known; it is what a fence of the language
-	// console or text has that follows with nothing in between.
-	output string
-	known  bool
+	// output is the expected output, if hasOutput is true: the content of a fenced block of the
+	// language console or text that follows immediately.
+	output    string
+	hasOutput bool
 }
 
-// blocks returns the fences of the language sh of a page, top to bottom.
+// blocks returns the fenced blocks of the language sh on a page, from top to bottom.
 func blocks(page string) []block {
 	var found []block
 	follows := false
@@ -48,7 +48,7 @@ func blocks(page string) []block {
 		}
 		text := strings.Join(lines[begin:i], "\n")
 		if follows && (language == "console" || language == "text") {
-			found[len(found)-1].output, found[len(found)-1].known = text, true
+			found[len(found)-1].output, found[len(found)-1].hasOutput = text, true
 		}
 		if follows = language == "sh"; follows {
 			found = append(found, block{line: begin + 1, commands: text})
@@ -57,11 +57,11 @@ func blocks(page string) []block {
 	return found
 }
 
-// age is a duration, as in the column AGE.
+// age matches a duration, as in the column AGE.
 var age = regexp.MustCompile(`(^|\s)(?:\d+[dhms])+\b`)
 
-// matches tells whether an output is the known one. White space at the end of lines, and empty
-// lines at the end, do not matter; an age is any word; a line ... is any number of lines.
+// matches reports whether an output equals the expected one. It ignores white space at the end of
+// lines, and empty lines at the end. An age matches any word, and a line ... any number of lines.
 func (b block) matches(output string) bool {
 	var pattern strings.Builder
 	for line := range strings.SplitSeq(trimmed(b.output), "\n") {
@@ -82,25 +82,25 @@ func trimmed(text string) string {
 	return strings.TrimRight(strings.Join(lines, "\n"), "\n")
 }
 
-// endOfBlock is printed after each block, and by nothing else.
+// endOfBlock is printed after each block, and by no command.
 const endOfBlock = "=== end of block ==="
 
-// script runs the blocks one after the other, as somebody does who takes a moment between two of
-// them; that is also how long it may take until the pods that are ready are those that answer.
-func script(blocks []block, moment time.Duration) string {
+// script returns a script that runs the blocks in order, with a pause after each, as a reader makes
+// it. The pause also lets the Service send requests to the pods that have become ready.
+func script(blocks []block, pause time.Duration) string {
 	var text strings.Builder
 	text.WriteString("set -euo pipefail\n")
 	for _, b := range blocks {
-		fmt.Fprintf(&text, "%s\nprintf '\\n%s\\n'\nsleep %g\n", b.commands, endOfBlock, moment.Seconds())
+		fmt.Fprintf(&text, "%s\nprintf '\\n%s\\n'\nsleep %g\n", b.commands, endOfBlock, pause.Seconds())
 	}
 	return text.String()
 }
 
-// play runs the blocks in one bash, and tells what each of them has printed as soon as it ends;
-// the first command that fails ends it.
-func play(ctx context.Context, blocks []block, moment time.Duration, tell func(block, string)) error {
-	command := exec.CommandContext(ctx, "bash", "-c", script(blocks, moment))
-	command.WaitDelay = time.Second // What bash has started may outlive it.
+// runBlocks runs the blocks in one bash, and reports the output of each block when it ends. It stops
+// at the first command that fails.
+func runBlocks(ctx context.Context, blocks []block, pause time.Duration, report func(block, string)) error {
+	command := exec.CommandContext(ctx, "bash", "-c", script(blocks, pause))
+	command.WaitDelay = time.Second // Processes that bash started may outlive it.
 	reader, writer := io.Pipe()
 	command.Stdout, command.Stderr = writer, writer
 	go func() { writer.CloseWithError(command.Run()) }()
@@ -112,7 +112,7 @@ func play(ctx context.Context, blocks []block, moment time.Duration, tell func(b
 			output.WriteString(lines.Text() + "\n")
 			continue
 		}
-		tell(blocks[0], output.String())
+		report(blocks[0], output.String())
 		blocks = blocks[1:]
 		output.Reset()
 	}
@@ -120,38 +120,38 @@ func play(ctx context.Context, blocks []block, moment time.Duration, tell func(b
 	if len(blocks) == 0 {
 		return err
 	}
-	tell(blocks[0], output.String())
+	report(blocks[0], output.String())
 	if ctx.Err() != nil {
 		err = ctx.Err()
 	}
 	return fmt.Errorf("the commands of line %d failed: %w", blocks[0].line, err)
 }
 
-// TestTutorialIsWhole: it can be read by bash, and it cleans up.
-func TestTutorialIsWhole(t *testing.T) {
+// TestTutorialIsValidBashAndDeletesItsNamespace also checks that the page has enough commands and outputs.
+func TestTutorialIsValidBashAndDeletesItsNamespace(t *testing.T) {
 	page, err := os.ReadFile(tutorial)
 	if err != nil {
 		t.Fatal(err)
 	}
 	all := blocks(string(page))
-	known := 0
+	outputs := 0
 	for _, b := range all {
-		if b.known {
-			known++
+		if b.hasOutput {
+			outputs++
 		}
 	}
-	if len(all) < 15 || known < 10 {
-		t.Fatalf("%d blocks of commands were read, and the output of %d", len(all), known)
+	if len(all) < 15 || outputs < 10 {
+		t.Fatalf("%s: found %d blocks of commands and %d outputs, want at least 15 and 10", tutorial, len(all), outputs)
 	}
 	if output, err := exec.Command("bash", "-n", "-c", script(all, 0)).CombinedOutput(); err != nil {
-		t.Errorf("bash cannot read it: %s", output)
+		t.Errorf("%s: bash cannot parse the commands: %s", tutorial, output)
 	}
 	if last := all[len(all)-1].commands; last != "kubectl delete namespace "+tutorialNamespace {
-		t.Errorf("it ends with %q, and leaves its namespace behind", last)
+		t.Errorf("%s: last command = %q, want one that deletes namespace %s", tutorial, last, tutorialNamespace)
 	}
 }
 
-func TestBlocks(t *testing.T) {
+func TestBlocksReturnsCommandsWithTheirOutput(t *testing.T) {
 	page := strings.Join([]string{
 		"# Title", "```console", "$ not expected", "```",
 		"```sh", "one", "", "two", "```", "", "```console", "1", "2", "```",
@@ -159,19 +159,19 @@ func TestBlocks(t *testing.T) {
 		"```yaml", "no: commands", "```", "```sh", "four", "```", "```text", "4", "```", "```text", "an example", "```",
 	}, "\n")
 	want := []block{
-		{line: 6, commands: "one\n\ntwo", output: "1\n2", known: true},
+		{line: 6, commands: "one\n\ntwo", output: "1\n2", hasOutput: true},
 		{line: 16, commands: "three"},
-		{line: 26, commands: "four", output: "4", known: true},
+		{line: 26, commands: "four", output: "4", hasOutput: true},
 	}
 	if got := blocks(page); !slices.Equal(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
+		t.Errorf("blocks = %+v, want %+v", got, want)
 	}
 }
 
-func TestMatches(t *testing.T) {
+func TestMatchesIgnoresAgesAndElidedLines(t *testing.T) {
 	for _, test := range []struct {
-		known, output string
-		want          bool
+		expected, output string
+		want             bool
 	}{
 		{"one", "one\n", true},
 		{"one", "One\n", false},
@@ -190,29 +190,29 @@ func TestMatches(t *testing.T) {
 		{"one\n...\nfour", "one\nfour\n", true},
 		{"...\nfour", "three\nfive\n", false},
 	} {
-		if got := (block{output: test.known}).matches(test.output); got != test.want {
-			t.Errorf("%q is known and %q printed: got %t, want %t", test.known, test.output, got, test.want)
+		if got := (block{output: test.expected}).matches(test.output); got != test.want {
+			t.Errorf("expected output %q, actual output %q: matches = %t, want %t", test.expected, test.output, got, test.want)
 		}
 	}
 }
 
-func TestPlay(t *testing.T) {
-	played := []block{{commands: "greeting=hello\ncat <<EOF\ntext\nEOF"}, {commands: "echo $greeting >&2; printf no-newline"}, {line: 7, commands: "false\necho not reached"}}
-	var told []string
-	tell := func(_ block, output string) { told = append(told, trimmed(output)) }
+func TestRunBlocksReportsOutputUntilTheFirstFailure(t *testing.T) {
+	all := []block{{commands: "greeting=hello\ncat <<EOF\ntext\nEOF"}, {commands: "echo $greeting >&2; printf no-newline"}, {line: 7, commands: "false\necho not reached"}}
+	var outputs []string
+	report := func(_ block, output string) { outputs = append(outputs, trimmed(output)) }
 
-	if err := play(t.Context(), played[:2], 0, tell); err != nil {
+	if err := runBlocks(t.Context(), all[:2], 0, report); err != nil {
 		t.Error(err)
 	}
-	if want := []string{"text", "hello\nno-newline"}; !slices.Equal(told, want) {
-		t.Errorf("told %q, want %q", told, want)
+	if want := []string{"text", "hello\nno-newline"}; !slices.Equal(outputs, want) {
+		t.Errorf("outputs = %q, want %q", outputs, want)
 	}
-	if err := play(t.Context(), played, 0, tell); err == nil || !strings.Contains(err.Error(), "line 7 failed: exit status 1") {
-		t.Errorf("got %v", err)
+	if err := runBlocks(t.Context(), all, 0, report); err == nil || !strings.Contains(err.Error(), "line 7 failed: exit status 1") {
+		t.Errorf("error of a block that fails = %v, want one with its line and exit status", err)
 	}
 	soon, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if err := play(soon, []block{{line: 3, commands: "sleep 5"}}, 0, tell); err == nil || !strings.Contains(err.Error(), "line 3 failed: context deadline exceeded") {
-		t.Errorf("got %v", err)
+	if err := runBlocks(soon, []block{{line: 3, commands: "sleep 5"}}, 0, report); err == nil || !strings.Contains(err.Error(), "line 3 failed: context deadline exceeded") {
+		t.Errorf("error of a block that exceeds the deadline = %v, want one with its line and the deadline", err)
 	}
 }

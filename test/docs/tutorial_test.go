@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// tutorialTime is what a reader is told that it takes.
+	// tutorialTime is the time that the tutorial states.
 	tutorialTime = 5 * time.Minute
-	// moment is what a reader takes between two blocks.
-	moment = time.Second
+	// pause is the time between two blocks.
+	pause = time.Second
 )
 
-// TestTutorial runs every command of the tutorial on the cluster of the KUBECONFIG, which has the
-// operator, and compares what it prints.
+// TestTutorial runs every command of the tutorial on the cluster of KUBECONFIG, which
+// has the operator, and compares the output.
 func TestTutorial(t *testing.T) {
 	if err := testcluster.Check(root); err != nil {
 		t.Fatal(err)
@@ -29,14 +29,14 @@ func TestTutorial(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	removeTutorial(t) // A run that failed has left it.
+	removeTutorial(t) // A failed run leaves it.
 	t.Cleanup(func() { removeTutorial(t) })
 	ctx, cancel := context.WithTimeout(t.Context(), tutorialTime)
 	defer cancel()
-	err = play(ctx, blocks(string(page)), moment, func(b block, output string) {
+	err = runBlocks(ctx, blocks(string(page)), pause, func(b block, output string) {
 		t.Logf("line %d:\n%s\n\n%s", b.line, b.commands, output)
-		if b.known && !b.matches(output) {
-			t.Errorf("line %d: that is not what the tutorial shows:\n%s", b.line, b.output)
+		if b.hasOutput && !b.matches(output) {
+			t.Errorf("%s:%d: output =\n%s\nwant:\n%s", tutorial, b.line, output, b.output)
 		}
 	})
 	if err != nil {
