@@ -1,0 +1,98 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/envtest/komega"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/children"
+)
+
+var _ = Describe("A child of a stale Echo", func() {
+	It("is not reverted to an earlier spec", func() {
+		stop := startOperator()
+		echo := createEcho(newNamespace(), "hello")
+		expectReady(echo)
+		stale := echo.DeepCopy()
+		edit(echo, func(s *echov1.EchoSpec) { s.Message, s.Replicas = "newer", 3 })
+		expectReady(echo)
+		stop()
+
+		reconciler := &EchoReconciler{Client: operatorClient(), APIReader: operatorClient(), ServerImage: serverImage}
+		_, err := reconciler.reconcileChildren(ctx, stale)
+		Expect(err).To(MatchError(errStaleEcho))
+		Expect(containerOf(echo).Args).To(ContainElement("-text=newer"))
+		Expect(komega.Get(budgetOf(echo))()).To(Succeed(), "the budget of the newest spec was deleted")
+		Expect(retry(err)).To(HaveField("RequeueAfter", staleRetry))
+	})
+
+	It("is not recreated after the deletion of the Echo", func() {
+		stop := startOperator()
+		echo := createEcho(newNamespace(), "hello")
+		expectReady(echo)
+		stop()
+		Expect(admin.Delete(ctx, echo)).To(Succeed())
+		Eventually(komega.Get(serviceOf(echo))).ShouldNot(Succeed())
+		since := auditMark()
+
+		reconciler := &EchoReconciler{Client: operatorClient(), APIReader: operatorClient(), ServerImage: serverImage}
+		_, err := reconciler.reconcileChildren(ctx, echo)
+		Expect(err).To(MatchError(errStaleEcho))
+		Expect(requestsSince(since)).To(ConsistOf(
+			"get services/ "+echo.Namespace+"/echo-hello", "get echoes/ "+echo.Namespace+"/hello"))
+	})
+
+	It("is written if only its annotation names a newer generation", func() {
+		startOperator()
+		echo := createEcho(newNamespace(), "hello")
+		expectReady(echo)
+		deployment := deploymentOf(echo)
+		Eventually(komega.Update(deployment, func() {
+			children.SetGeneration(deployment, echo.Generation+7)
+			deployment.Spec.Replicas = ptr.To[int32](3)
+		})).Should(Succeed())
+		Eventually(komega.Object(deployment)).Should(SatisfyAll(HaveField("Spec.Replicas", HaveValue(BeEquivalentTo(1))),
+			WithTransform(func(d *appsv1.Deployment) int64 { return children.Generation(d) }, Equal(echo.Generation))))
+	})
+})
+
+var _ = Describe("A read that waits for a write that the cache will not contain", func() {
+	It("returns the cached object after the timeout", func() {
+		echo := createEcho(newNamespace(), "hello")
+		withWatch, err := client.NewWithWatch(operator, client.Options{Scheme: scheme})
+		Expect(err).NotTo(HaveOccurred())
+		waiting := interceptor.NewClient(withWatch, interceptor.Funcs{
+			Get: func(c context.Context, _ client.WithWatch, _ client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+				<-c.Done()
+				return fmt.Errorf("wait for the cache: %w", c.Err())
+			},
+			List: func(c context.Context, _ client.WithWatch, _ client.ObjectList, _ ...client.ListOption) error {
+				<-c.Done()
+				return fmt.Errorf("wait for the cache: %w", c.Err())
+			},
+		})
+		bounded := boundedWaitClient{Client: waiting, cache: admin}
+		var found echov1.Echo
+		Expect(bounded.Get(ctx, client.ObjectKeyFromObject(echo), &found)).To(Succeed())
+		Expect(found.UID).To(Equal(echo.UID))
+		var list echov1.EchoList
+		Expect(bounded.List(ctx, &list, client.InNamespace(echo.Namespace))).To(Succeed())
+		Expect(list.Items).To(HaveLen(1))
+	})
+})
+
+// operatorClient returns a client with the operator's permissions and without a cache.
+func operatorClient() client.Client {
+	GinkgoHelper()
+	c, err := client.New(operator, client.Options{Scheme: scheme})
+	Expect(err).NotTo(HaveOccurred())
+	return c
+}
