@@ -183,7 +183,7 @@ bundle-push: ## Push the image of the bundle.
 	$(call push,$(BUNDLE_IMG),data)
 
 .PHONY: catalog-build
-catalog-build: package ## Build the image of a catalog that offers only the version of this tree.
+catalog-build: package bin/opm ## Build the image of a catalog that offers only the version of this tree.
 	@echo "Building image $(CATALOG_IMG) ..."
 	@go -C hack run ./catalog build $(BUNDLE_IMG)
 	@$(build_data) -f catalog/Dockerfile -t $(CATALOG_IMG) bin/package >/dev/null

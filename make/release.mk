@@ -18,7 +18,7 @@ define pin_image
 endef
 
 .PHONY: catalog
-catalog: ## Render the published catalog from its template and the released bundles.
+catalog: bin/opm ## Render the published catalog from its template and the released bundles.
 	go -C hack run ./catalog render
 
 .PHONY: releases
