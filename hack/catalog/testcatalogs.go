@@ -39,7 +39,7 @@ func writeTestCatalogs(ctx context.Context, released []releases.Release) error {
 	}
 	newest := packageName + ".v" + released[len(released)-1].Version
 	entries := []declcfg.ChannelEntry{{Name: newest}, {Name: current, Replaces: newest}}
-	if err := writeTestCatalog("published", nil, bundles); err != nil {
+	if err := writeTestCatalog(ctx, "published", nil, bundles); err != nil {
 		return err
 	}
 
@@ -50,7 +50,7 @@ func writeTestCatalogs(ctx context.Context, released []releases.Release) error {
 		"path: /readyz", "path: /never", "progressDeadlineSeconds: 120", "progressDeadlineSeconds: 20"); err != nil {
 		return err
 	}
-	if err := writeTestCatalog("broken", entries, bundles); err != nil {
+	if err := writeTestCatalog(ctx, "broken", entries, bundles); err != nil {
 		return err
 	}
 
@@ -60,12 +60,12 @@ func writeTestCatalogs(ctx context.Context, released []releases.Release) error {
 	if err := addBundle(ctx, bundles, version); err != nil {
 		return err
 	}
-	return writeTestCatalog("fixed", entries, bundles)
+	return writeTestCatalog(ctx, "fixed", entries, bundles)
 }
 
 // writeTestCatalog writes the published catalog with the bundles in the channel "test".
-func writeTestCatalog(name string, entries []declcfg.ChannelEntry, bundles *declcfg.DeclarativeConfig) error {
-	catalog, err := declcfg.LoadFS(context.Background(), os.DirFS(catalogDir))
+func writeTestCatalog(ctx context.Context, name string, entries []declcfg.ChannelEntry, bundles *declcfg.DeclarativeConfig) error {
+	catalog, err := declcfg.LoadFS(ctx, os.DirFS(catalogDir))
 	if err != nil {
 		return err
 	}

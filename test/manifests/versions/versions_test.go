@@ -72,7 +72,7 @@ func TestVersionsOfProgramsMatchModuleFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	texts := map[string]string{}
-	for _, file := range strings.Fields(string(list)) {
+	for file := range strings.FieldsSeq(string(list)) {
 		record := slices.ContainsFunc(records, func(pattern string) bool { return matches(t, pattern, file) })
 		if record || strings.HasPrefix(file, "tools/") || filepath.Ext(file) == ".sum" {
 			continue
