@@ -121,7 +121,7 @@ e2e-olm: ## Test every upgrade edge in both OLMs, and every check of the package
 	@$(MAKE) --no-print-directory reproducible COLD=1
 
 # `make test` runs one of these, each a target with the labels of its specs. The nightly workflow runs all of e2e-olm.
-OLM_SAMPLES := e2e-olm-v0:upgrade e2e-olm-v0:walk e2e-olm-v0:monitoring e2e-olm-v1:walk||!every-edge e2e-olm-v0:modes reproducible
+OLM_SAMPLES := e2e-olm-v0:upgrade e2e-olm-v0:step-through e2e-olm-v0:monitoring e2e-olm-v1:step-through||!every-edge e2e-olm-v0:modes reproducible
 OLM_SAMPLE ?= $(shell echo $$(($(COMMIT_NUMBER) % $(words $(OLM_SAMPLES)) + 1)))
 SAMPLE = $(subst :, ,$(word $(OLM_SAMPLE),$(OLM_SAMPLES)))
 .PHONY: e2e-olm-short

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -163,7 +164,7 @@ func (r *recorder) check(ctx context.Context, command []string) error {
 	defer r.mutex.Unlock()
 	if connections := r.connections - 1; connections > 0 {
 		return fmt.Errorf("%s: connections to the cluster of the kubeconfig = %d, want 0; requests:\n%s",
-			strings.Join(command, " "), connections, strings.Join(r.requests, "\n"))
+			strings.Join(command, " "), connections, strings.Join(slices.Compact(slices.Sorted(slices.Values(r.requests))), "\n"))
 	}
 	return nil
 }

@@ -10,56 +10,58 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	"github.com/kkloud-io/echo-operator/test/e2e/internal/cluster"
 )
 
-func seedStory() {
+func lifecycle() {
 	const namespace = "op-demo-e2e"
-	hello := func(args ...string) string {
+	run := func(args ...string) string {
 		GinkgoHelper()
 		return kubectl(append([]string{"-n", namespace}, args...)...)
 	}
 
 	BeforeAll(func() {
 		newNamespace(namespace)
-		hello("apply", "-f", "../../config/samples/hello.yaml")
+		run("apply", "-f", "../../config/samples/hello.yaml")
 	})
 
-	It("creates an Echo that becomes ready and answers", func() {
+	It("makes a new Echo ready and answers with its message", func() {
 		waitReady(namespace, "hello")
-		table := hello("get", "ec")
+		table := run("get", "ec")
 		Expect(table).To(MatchRegexp(`^NAME +MESSAGE +REPLICAS +READY +AGE\n`))
 		Expect(regexp.MustCompile(` {2,}`).ReplaceAllString(table, "   ")).To(ContainSubstring("hello   xin chao operator   2   2/2"))
-		Expect(hello("get", "ec", "-o", "wide")).To(MatchRegexp(`http://echo-hello\.%s\.svc +Ready`, namespace))
-		Expect(hello("get", "deploy", "echo-hello", "-o", "jsonpath={.metadata.ownerReferences[0].kind}/"+
+		Expect(run("get", "ec", "-o", "wide")).To(MatchRegexp(`http://echo-hello\.%s\.svc +Ready`, namespace))
+		Expect(run("get", "deploy", "echo-hello", "-o", "jsonpath={.metadata.ownerReferences[0].kind}/"+
 			"{.metadata.ownerReferences[0].name} controller={.metadata.ownerReferences[0].controller}")).To(Equal("Echo/hello controller=true"))
-		Expect(hello("get", "deploy", "echo-hello", "-o", "jsonpath={.spec.template.spec.containers[0].args}")).To(ContainSubstring(`"-text=xin chao operator"`))
+		Expect(run("get", "deploy", "echo-hello", "-o", "jsonpath={.spec.template.spec.containers[0].args}")).To(ContainSubstring(`"-text=xin chao operator"`))
 		expectAnswer(namespace, "hello", "80", Equal("xin chao operator\n"))
-		Expect(hello("rollout", "status", "deploy/echo-hello", "--timeout=60s")).To(ContainSubstring("successfully rolled out"))
+		Expect(run("rollout", "status", "deploy/echo-hello", "--timeout=60s")).To(ContainSubstring("successfully rolled out"))
 	})
 
-	It("explains its fields", func() {
+	It("documents its fields for kubectl explain", func() {
 		Expect(kubectl("explain", "echo.spec.page.color")).To(SatisfyAll(ContainSubstring("theme colour"), ContainSubstring("#2196F3")))
 	})
 
-	It("follows an edit of the message", func() {
-		hello("patch", "echo", "hello", "--type=merge", "-p", `{"spec":{"message":"hello again"}}`)
-		hello("wait", "--for=jsonpath={.status.observedGeneration}=2", "echo/hello", "--timeout=60s")
+	It("answers with the new message after an edit", func() {
+		run("patch", "echo", "hello", "--type=merge", "-p", `{"spec":{"message":"hello again"}}`)
+		run("wait", "--for=jsonpath={.status.observedGeneration}=2", "echo/hello", "--timeout=60s")
 		waitReady(namespace, "hello")
 		expectAnswer(namespace, "hello", "80", Equal("hello again\n"))
 	})
 
-	It("scales", func() {
-		hello("scale", "echo/hello", "--replicas=4")
-		hello("wait", "--for=jsonpath={.status.ready}=4/4", "echo/hello", "--timeout=60s")
+	It("runs four pods after kubectl scale to four", func() {
+		run("scale", "echo/hello", "--replicas=4")
+		run("wait", "--for=jsonpath={.status.ready}=4/4", "echo/hello", "--timeout=60s")
 		waitReady(namespace, "hello")
 	})
 
-	It("undoes drift", func() {
-		hello("scale", "deployment/echo-hello", "--replicas=1")
-		hello("set", "image", "deployment/echo-hello", "echo=docker.io/library/busybox:1.37")
-		hello("delete", "service", "echo-hello")
+	It("reverts drift of the Deployment and recreates a deleted Service", func() {
+		run("scale", "deployment/echo-hello", "--replicas=1")
+		run("set", "image", "deployment/echo-hello", "echo=docker.io/library/busybox:1.37")
+		run("delete", "service", "echo-hello")
 		Eventually(func() string {
-			return hello("get", "deploy", "echo-hello", "-o", "jsonpath={.spec.replicas} {.spec.template.spec.containers[0].image}")
+			return run("get", "deploy", "echo-hello", "-o", "jsonpath={.spec.replicas} {.spec.template.spec.containers[0].image}")
 		}).Should(MatchRegexp("^4 .*echo-operator-http-echo[:@]"))
 		waitReady(namespace, "hello")
 		Eventually(func() (string, error) {
@@ -67,10 +69,10 @@ func seedStory() {
 		}).Should(Equal("hello again\n"))
 	})
 
-	It("leaves nothing behind", func() {
-		hello("delete", "echo", "hello")
+	It("leaves no children and no pods after the Echo is deleted", func() {
+		run("delete", "echo", "hello")
 		Eventually(func() string {
-			return hello("get", "deployments,services,poddisruptionbudgets,replicasets,pods", "-o", "name")
+			return run("get", cluster.ChildResources()+",replicasets,pods", "-o", "name")
 		}).Should(BeEmpty())
 	})
 }
@@ -80,7 +82,7 @@ func messages() {
 
 	BeforeAll(func() { newNamespace(namespace) })
 
-	It("byte for byte", func() {
+	It("with quotes, line breaks, emoji, variables and 16,384 characters answers byte for byte", func() {
 		messages := []string{
 			`"double" 'single' \ back`, "two\nlines\n\n", "--leading dashes", "emoji 😀 ü", "$(HOME) $$(HOME) $HOME $", strings.Repeat("ß", 16384),
 		}
@@ -93,13 +95,13 @@ func messages() {
 		}
 	})
 
-	It("from a port that is reserved for root", func() {
+	It("with a privileged targetPort answers", func() {
 		apply(namespace, echoManifest("low", map[string]any{"message": "low", "targetPort": 80, "port": 8080}))
 		waitReady(namespace, "low")
 		expectAnswer(namespace, "low", "8080", Equal("low\n"))
 	})
 
-	It("once a bad image is mended", func() {
+	It("with an image that cannot be pulled is ready once the image is removed from the spec", func() {
 		apply(namespace, echoManifest("absent", map[string]any{"message": "m", "image": "docker.io/library/absent:1"}))
 		Eventually(func() string {
 			return kubectl("-n", namespace, "get", "echo", "absent", "-o", `jsonpath={.status.conditions[?(@.type=="Ready")]}`)
@@ -109,8 +111,8 @@ func messages() {
 	})
 }
 
-func foreignObjects() {
-	It("and converges when they are gone", func() {
+func conflicts() {
+	It("reports Conflict without a write, and is ready once the object is deleted", func() {
 		const namespace = "conflict-e2e"
 		newNamespace(namespace)
 		kubectl("-n", namespace, "create", "service", "externalname", "echo-hello", "--external-name=example.invalid")

@@ -9,66 +9,66 @@ import (
 
 const failuresNamespace = "failures-e2e"
 
-// neighbourSince is when the Echo among them that does not fail became ready.
-var neighbourSince string
+// neighbourReadySince is the time at which the one Echo without a failure became ready.
+var neighbourReadySince string
 
 func readySince(echo string) string {
 	return kubectl("-n", failuresNamespace, "get", "echo", echo, "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].lastTransitionTime}`)
 }
 
-// failing are Echoes whose pods fail, each in a way of its own.
-var failing = map[string]map[string]any{
+// failingEchoes are the specs of Echoes whose pods fail in different ways.
+var failingEchoes = map[string]map[string]any{
 	"crashing": {"image": "docker.io/library/busybox:1.37", "command": []string{"sh", "-c", "echo the cat ate the disk >&2; exit 3"}},
 	"huge":     {"resources": map[string]any{"requests": map[string]any{"cpu": "1000", "memory": "16Mi"}}},
 	"greedy":   {"resources": map[string]any{"requests": map[string]any{"memory": "2Gi"}}},
-	// A server that keeps the contract in its arguments, and does not listen.
+	// A server that accepts the arguments and does not listen.
 	"deaf": {"image": "registry.k8s.io/pause:3.10.1"},
 	"late": {},
 }
 
-// startFailures makes the failing Echoes, and one beside them that does not fail. They are
-// looked at after other specs, as some take minutes to fail.
+// startFailures creates the failing Echoes and one without a failure. The specs that check them
+// run last, because some failures take minutes.
 func startFailures() {
 	newNamespace(failuresNamespace)
 	kubectl("-n", failuresNamespace, "create", "quota", "memory", "--hard=requests.memory=1Gi")
 	apply(failuresNamespace, echoManifest("neighbour", map[string]any{"message": "m"}))
 	waitReady(failuresNamespace, "neighbour")
-	neighbourSince = readySince("neighbour")
-	for name, spec := range failing {
+	neighbourReadySince = readySince("neighbour")
+	for name, spec := range failingEchoes {
 		spec["message"] = "m"
 		apply(failuresNamespace, echoManifest(name, spec))
 	}
-	// As a load balancer does that wants to know of a pod first; this one never does.
+	// A load balancer's controller sets such a condition once the pod is registered. Here it stays unset.
 	waitReady(failuresNamespace, "late")
 	kubectl("-n", failuresNamespace, "patch", "deployment", "echo-late", "-p",
 		`{"spec":{"template":{"spec":{"readinessGates":[{"conditionType":"example.com/balanced"}]}}}}`)
 }
 
 func failures() {
-	failure := func(echo string) func() string {
+	degraded := func(echo string) func() string {
 		return func() string {
 			return kubectl("-n", failuresNamespace, "get", "echo", echo, "-o", `jsonpath={range .status.conditions[?(@.type=="Degraded")]}{.reason}: {.message}{end}`)
 		}
 	}
 
-	DescribeTable("which has failed", func(echo string, words ...string) {
-		for _, part := range words {
-			Eventually(failure(echo), "3m").Should(ContainSubstring(part))
+	DescribeTable("reports reason and message of the failure", func(echo string, substrings ...string) {
+		for _, substring := range substrings {
+			Eventually(degraded(echo), "3m").Should(ContainSubstring(substring), "condition Degraded of Echo %s/%s", failuresNamespace, echo)
 		}
 	},
-		Entry("in a crash loop", "crashing", "CrashLooping: ", "exited with code 3: the cat ate the disk"),
-		Entry("for want of a node", "huge", "Unschedulable: ", "Insufficient cpu"),
-		Entry("at the quota", "greedy", "PodsRejected: ", "exceeded quota: memory"),
-		Entry("to answer the probes", "deaf", "CrashLooping: "),
-		Entry("to be ready in time", "late", "ProgressDeadlineExceeded: ", "has timed out progressing"),
+		Entry("of a container that exits", "crashing", "CrashLooping: ", "exited with code 3: the cat ate the disk"),
+		Entry("of a pod that fits on no node", "huge", "Unschedulable: ", "Insufficient cpu"),
+		Entry("of a pod that exceeds the quota", "greedy", "PodsRejected: ", "exceeded quota: memory"),
+		Entry("of a container that does not answer its probes", "deaf", "CrashLooping: "),
+		Entry("of a pod that is not ready before the progress deadline", "late", "ProgressDeadlineExceeded: ", "has timed out progressing"),
 	)
 
-	It("and no other, and a good spec mends it", func() {
-		for echo := range failing {
+	It("recovers with a valid spec, and another Echo stays ready throughout", func() {
+		for echo := range failingEchoes {
 			kubectl("-n", failuresNamespace, "patch", "echo", echo, "--type=merge", "-p", `{"spec":{"image":null,"command":null,"resources":null}}`)
 		}
 		kubectl("-n", failuresNamespace, "patch", "deployment", "echo-late", "--type=json", "-p", `[{"op":"remove","path":"/spec/template/spec/readinessGates"}]`)
-		settle(failuresNamespace)
-		Expect(readySince("neighbour")).To(Equal(neighbourSince), "it was ready all the time")
+		waitSettled(failuresNamespace)
+		Expect(readySince("neighbour")).To(Equal(neighbourReadySince), "last transition of condition Ready of Echo neighbour")
 	})
 }

@@ -18,38 +18,39 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/operator-framework/api/pkg/apis/scorecard/v1alpha3"
 
+	"github.com/kkloud-io/echo-operator/test/e2e/internal/cluster"
 	"github.com/kkloud-io/echo-operator/test/internal/testcluster"
 )
 
-// quietTime is how long a converged Echo is watched.
-const quietTime = 5 * time.Minute
+// steadyStateDuration is the time during which a converged Echo must cause no requests.
+const steadyStateDuration = 5 * time.Minute
 
-const quietNamespace = "quiet-e2e"
+const steadyStateNamespace = "steady-state-e2e"
 
-var quietSince time.Time
+var steadyStateSince time.Time
 
-// startQuietTime sets up a converged Echo. It is looked at after the other specs, so that
-// the quiet minutes pass while they run.
-func startQuietTime() {
-	newNamespace(quietNamespace)
-	kubectl("-n", quietNamespace, "apply", "-f", "../../config/samples/hello.yaml")
-	waitReady(quietNamespace, "hello")
-	Eventually(func() string { return kubectl("-n", quietNamespace, "events", "--for", "echo/hello") }).Should(MatchRegexp(`Normal +Ready `))
-	quietSince = time.Now().Add(time.Second)
+// startSteadyState creates an Echo that converges. Its spec runs after the others, so that the
+// five minutes pass while they run.
+func startSteadyState() {
+	newNamespace(steadyStateNamespace)
+	kubectl("-n", steadyStateNamespace, "apply", "-f", "../../config/samples/hello.yaml")
+	waitReady(steadyStateNamespace, "hello")
+	Eventually(func() string { return kubectl("-n", steadyStateNamespace, "events", "--for", "echo/hello") }).Should(MatchRegexp(`Normal +Ready `))
+	steadyStateSince = time.Now().Add(time.Second)
 }
 
 func scorecard() {
-	It("that passes every test of the scorecard under restricted pod security", func() {
+	It("passes every test of the scorecard under restricted Pod Security", func() {
 		const namespace = "scorecard-e2e"
 		newNamespace(namespace)
 		kubectl("-n", namespace, "create", "serviceaccount", "scorecard")
 		kubectl("-n", namespace, "apply", "-f", "../../config/scorecard/role.yaml")
 		kubectl("-n", namespace, "create", "rolebinding", "scorecard", "--role=echo-operator-scorecard", "--serviceaccount="+namespace+":scorecard")
 
-		// The bundle as its image was made; the tests' images are where the operator's are.
+		// The bundle of the image: it names the images of the scorecard's tests in the same registry.
 		command := exec.Command("operator-sdk", "scorecard", "../../bin/package/bundle", "--namespace", namespace,
 			"--service-account", "scorecard", "--pod-security", "restricted", "--wait-time", "3m", "--output", "json",
-			// The SDK's own default is a digest, which an offline cluster does not have.
+			// The default is a digest, which an offline cluster cannot pull.
 			"--untar-image", "quay.io/operator-framework/scorecard-untar:v1.42.2")
 		var output, errors bytes.Buffer
 		command.Stdout, command.Stderr = &output, &errors
@@ -59,8 +60,8 @@ func scorecard() {
 		var passed []string
 		for _, test := range list.Items {
 			for _, result := range test.Status.Results {
-				// Some of the SDK's tests never fail, they suggest. The one that asks for a
-				// status in every example is satisfied with a single one.
+				// Some of the SDK's tests never fail but make suggestions. olm-status-descriptors
+				// suggests a status in every example, and passes with one.
 				if result.State == v1alpha3.PassState && (len(result.Suggestions) == 0 || result.Name == "olm-status-descriptors") {
 					passed = append(passed, result.Name)
 					continue
@@ -73,14 +74,14 @@ func scorecard() {
 			"echo-answers", "echo-scales", "echo-rolls", "echo-rejects", "echo-cleanup"))
 		Expect(ran).To(Succeed(), &errors)
 
-		By("seeing that it removed its Echoes")
+		By("checking that the scorecard deleted its Echoes")
 		Expect(kubectl("-n", namespace, "get", "echoes", "-o", "name")).To(BeEmpty())
 	})
 }
 
 func podSecurity() {
-	It("that refuses, where the operator and where its servers run, what is not restricted", func() {
-		for _, namespace := range []string{operatorNamespace, quietNamespace} {
+	It("runs, like its servers, in namespaces that reject unrestricted pods", func() {
+		for _, namespace := range []string{operatorNamespace, steadyStateNamespace} {
 			output, err := tryKubectl("", "-n", namespace, "run", "careless", "--image=careless", "--dry-run=server")
 			Expect(err).To(HaveOccurred(), output)
 			Expect(output).To(ContainSubstring(`violates PodSecurity "restricted`))
@@ -89,7 +90,7 @@ func podSecurity() {
 }
 
 func metrics() {
-	It("only to those whom the API server lets read them", func() {
+	It("answers 401 without a token, 403 without permission, and 200 with permission", func() {
 		const namespace = "metrics-e2e"
 		newNamespace(namespace)
 		kubectl("-n", namespace, "create", "serviceaccount", "stranger")
@@ -109,7 +110,7 @@ func token(namespace, account string) string {
 	return strings.TrimSpace(kubectl("-n", namespace, "create", "token", account))
 }
 
-// statusOf returns the status of an answer over TLS; the operator's certificate is its own.
+// statusOf returns the status of an answer over TLS. The operator's certificate is self-signed.
 func statusOf(url, token string) int {
 	GinkgoHelper()
 	request, err := http.NewRequest(http.MethodGet, url, nil)
@@ -121,42 +122,42 @@ func statusOf(url, token string) int {
 	response, err := client.Do(request)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(response.Body.Close()).To(Succeed())
-	Expect(response.ProtoMajor).To(Equal(1), "HTTP/2 is off")
+	Expect(response.ProtoMajor).To(Equal(1), "major version of HTTP")
 	return response.StatusCode
 }
 
-func quiet() {
-	It("for five minutes, and after a restart", func() {
-		requireLocalCluster("only the local cluster's audit log can be read")
-		time.Sleep(time.Until(quietSince.Add(quietTime)))
-		Expect(requestsFor(quietNamespace, quietSince)).To(BeEmpty())
-		Expect(requestsFor("", quietSince)).NotTo(ContainElement(MatchRegexp("^(get|list) ")), "a live read of the whole cluster")
+func steadyState() {
+	It("makes no requests for five minutes, and none after a restart", func() {
+		requireLocalCluster("it reads the audit log")
+		time.Sleep(time.Until(steadyStateSince.Add(steadyStateDuration)))
+		Expect(requestsFor(steadyStateNamespace, steadyStateSince)).To(BeEmpty())
+		Expect(requestsFor("", steadyStateSince)).NotTo(ContainElement(MatchRegexp("^(get|list) ")), "live reads of the whole cluster")
 
 		kubectl("-n", operatorNamespace, "delete", "pod", "-l", "control-plane=controller-manager")
 		kubectl("-n", operatorNamespace, "rollout", "status", operatorDeployment, "--timeout=60s")
-		By("letting the new one lead, and make its first passes")
+		By("waiting until the new leader has reconciled an Echo")
 		newNamespace("restart-e2e")
 		kubectl("-n", "restart-e2e", "apply", "-f", "../../config/samples/hello.yaml")
 		waitReady("restart-e2e", "hello")
-		Expect(requestsFor("restart-e2e", quietSince)).NotTo(BeEmpty(), "the audit log is read")
-		Expect(requestsFor(quietNamespace, quietSince)).To(BeEmpty())
+		Expect(requestsFor("restart-e2e", steadyStateSince)).NotTo(BeEmpty(), "requests for the new Echo in the audit log")
+		Expect(requestsFor(steadyStateNamespace, steadyStateSince)).To(BeEmpty())
 	})
 }
 
-// requireLocalCluster skips the spec on any other cluster.
-func requireLocalCluster(why string) {
+// requireLocalCluster skips the spec on every other cluster.
+func requireLocalCluster(reason string) {
 	GinkgoHelper()
 	if !testcluster.IsLocal("../..") {
-		Skip(why)
+		Skip("This needs the local cluster: " + reason)
 	}
 }
 
 func removal() {
-	It("and Echoes can be deleted while it is away", func() {
+	It("leaves no children after an Echo is deleted while the operator is not running", func() {
 		newNamespace("down-e2e")
 		kubectl("-n", "down-e2e", "apply", "-f", "../../config/samples/hello.yaml")
 		waitReady("down-e2e", "hello")
-		// OLM would start the operator again.
+		// OLM would scale the operator up again.
 		kubectl("-n", "olm", "scale", "deployment/olm-operator", "--replicas=0")
 		DeferCleanup(func() {
 			kubectl("-n", "olm", "scale", "deployment/olm-operator", "--replicas=1")
@@ -167,25 +168,25 @@ func removal() {
 		kubectl("-n", operatorNamespace, "wait", "--for=delete", "pod", "-l", "control-plane=controller-manager", "--timeout=60s")
 		kubectl("-n", "down-e2e", "delete", "echo", "hello")
 		Eventually(func() string {
-			return kubectl("-n", "down-e2e", "get", "deployments,services,poddisruptionbudgets,pods", "-o", "name")
+			return kubectl("-n", "down-e2e", "get", cluster.ChildResources()+",pods", "-o", "name")
 		}).Should(BeEmpty())
 	})
 
-	It("and leaves the endpoints serving when it is uninstalled", func() {
+	It("leaves Echoes and their endpoints in place when it is uninstalled", func() {
 		csv := kubectl("-n", operatorNamespace, "get", "subscription", "echo-operator", "-o", "jsonpath={.status.installedCSV}")
 		kubectl("-n", operatorNamespace, "delete", "subscription", "echo-operator")
 		kubectl("-n", operatorNamespace, "delete", "csv", csv)
 		Eventually(func() string { return kubectl("-n", operatorNamespace, "get", "deployments,pods", "-o", "name") }).Should(BeEmpty())
-		expectAnswer(quietNamespace, "hello", "80", Equal("xin chao operator\n"))
-		Expect(kubectl("-n", quietNamespace, "get", "echo", "hello", "-o", "name")).To(ContainSubstring("hello"))
+		expectAnswer(steadyStateNamespace, "hello", "80", Equal("xin chao operator\n"))
+		Expect(kubectl("-n", steadyStateNamespace, "get", "echo", "hello", "-o", "name")).To(ContainSubstring("hello"))
 
-		By("removing the rest")
+		By("removing the remaining objects and the CRD")
 		removeOperator()
 		kubectl("delete", "crd", "echoes.kkloud.io")
 	})
 }
 
-// requestsFor returns the requests that the operator made for the namespace, watches apart.
+// requestsFor returns the operator's requests for the namespace, except watches.
 func requestsFor(namespace string, since time.Time) []string {
 	GinkgoHelper()
 	file, err := os.Open("../../bin/cluster/logs/audit.log")

@@ -17,22 +17,22 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
-	"github.com/kkloud-io/echo-operator/test/e2e/internal/users"
+	"github.com/kkloud-io/echo-operator/test/e2e/internal/workload"
 )
 
-// page is what tells a page from the plain text that it shows.
+// page is a part of a page that its plain text does not contain.
 const page = "<title>A title</title>"
 
-// noPromise stands for a loss that is measured and not promised for any number of replicas.
-const noPromise = math.MaxInt
+// measuredOnly is for changes that may lose requests with any number of replicas.
+const measuredOnly = math.MaxInt
 
-// requests changes Echoes that are called all the time. The promises are those that
-// docs/architecture.md makes.
+// requests changes Echoes while probers request them. docs/architecture.md documents the
+// guarantees that it checks.
 func requests() {
 	const namespace = "requests-e2e"
 	replicas := map[string]int{"own": 1, "single": 1, "two": 2}
 	echoes := slices.Sorted(maps.Keys(replicas))
-	answer := "first" // What the Echoes answer now.
+	answer := "first" // The present answer of the Echoes.
 	var table []string
 
 	edit := func(spec string) func() {
@@ -49,7 +49,7 @@ func requests() {
 			}
 		}
 	}
-	// An init container, such as others inject, that takes longer than old pods stay.
+	// An init container, as a webhook might inject, that runs longer than an old pod's preStop hook.
 	startSlowly := func() {
 		for _, echo := range echoes {
 			kubectl("-n", namespace, "patch", "deployment", "echo-"+echo, "-p", `{"spec":{"template":{"spec":{"initContainers":[{
@@ -71,7 +71,7 @@ func requests() {
 				}
 			}
 			kubectl(next...)
-			settle(namespace)
+			waitSettled(namespace)
 		}
 	}
 	deleteAll := func() { kubectl("-n", namespace, "delete", "pods", "-l", "kkloud.io/echo") }
@@ -84,65 +84,66 @@ func requests() {
 			"message": answer, "image": "docker.io/hashicorp/http-echo:1.0.0",
 			"command": []string{"/http-echo"}, "args": []string{"-text=$(ECHO_TEXT)", "-listen=:$(ECHO_PORT)"},
 		}))
-		settle(namespace)
+		waitSettled(namespace)
 		for _, echo := range echoes {
-			users.StartCaller(namespace, echo, fmt.Sprintf("http://echo-%s.%s.svc/=%s|first|second", echo, namespace, page))
+			workload.StartProber(namespace, echo, fmt.Sprintf("http://echo-%s.%s.svc/=%s|first|second", echo, namespace, page))
 		}
 	})
 	AfterAll(func() {
-		AddReportEntry("\n| what changes | seconds | Echo | requests | failed |\n|---|---|---|---|---|\n" + strings.Join(table, "\n"))
+		AddReportEntry("\n| change | seconds | Echo | requests | failed |\n|---|---|---|---|---|\n" + strings.Join(table, "\n"))
 	})
 
-	DescribeTable("and every request is answered, as before or as it shall be", func(change func(), next string, promisedFrom int) {
-		before := map[string]users.Calls{}
+	DescribeTable("answers every request with the old or the new answer during", func(change func(), next string, guaranteedFrom int) {
+		before := map[string]workload.Requests{}
 		for _, echo := range echoes {
-			before[echo] = users.CallsOf(namespace, echo)
+			before[echo] = workload.RequestsOf(namespace, echo)
 		}
 		start := time.Now()
 		change()
-		settle(namespace)
+		waitSettled(namespace)
 		took := time.Since(start)
 		for _, echo := range echoes {
-			calls := users.CallsOf(namespace, echo).Since(before[echo])
+			requests := workload.RequestsOf(namespace, echo).Since(before[echo])
 			table = append(table, fmt.Sprintf("| %s | %.0f | %s | %d | %d |",
-				CurrentSpecReport().LeafNodeText, took.Seconds(), echo, calls.Sent, calls.Failed))
-			if replicas[echo] >= promisedFrom {
-				Expect(calls.Failed).To(BeZero(), "%s: %s", echo, strings.Join(calls.Failures, "\n"))
+				CurrentSpecReport().LeafNodeText, took.Seconds(), echo, requests.Sent, requests.Failed))
+			if replicas[echo] >= guaranteedFrom {
+				Expect(requests.Failed).To(BeZero(), "failed requests to Echo %s:\n%s", echo, strings.Join(requests.Failures, "\n"))
 			}
-			Expect(slices.Collect(maps.Keys(calls.Answers))).To(SatisfyAll(ContainElement(next), HaveEach(BeElementOf(answer, next))))
+			Expect(slices.Collect(maps.Keys(requests.Answers))).To(SatisfyAll(ContainElement(next), HaveEach(BeElementOf(answer, next))),
+				"answers of Echo %s", echo)
 		}
 		answer = next
 	},
-		Entry("message", edit(`{"message":"second"}`), "second", 1),
-		Entry("page on", edit(`{"page":{"title":"A title"}}`), page, 1),
-		Entry("page off", edit(`{"page":null}`), "second", 1),
-		Entry("resources", edit(`{"resources":{"requests":{"cpu":"20m"}}}`), "second", 1),
-		Entry("targetPort", edit(`{"targetPort":8080}`), "second", 1),
-		Entry("image", edit(`{"image":"docker.io/hashicorp/http-echo:1.0.0"}`), "second", 1),
-		Entry("twice the replicas", scale(2), "second", 1),
-		Entry("half of them", scale(1), "second", 1),
-		Entry("slow start", startSlowly, "second", 1),
-		Entry("pods deleted, one after the other", deleteOneByOne, "second", 2),
-		Entry("all pods deleted at once", deleteAll, "second", noPromise),
+		Entry("an edit of message", edit(`{"message":"second"}`), "second", 1),
+		Entry("an addition of page", edit(`{"page":{"title":"A title"}}`), page, 1),
+		Entry("a removal of page", edit(`{"page":null}`), "second", 1),
+		Entry("an edit of resources", edit(`{"resources":{"requests":{"cpu":"20m"}}}`), "second", 1),
+		Entry("an edit of targetPort", edit(`{"targetPort":8080}`), "second", 1),
+		Entry("an edit of image", edit(`{"image":"docker.io/hashicorp/http-echo:1.0.0"}`), "second", 1),
+		Entry("a doubling of replicas", scale(2), "second", 1),
+		Entry("a halving of replicas", scale(1), "second", 1),
+		Entry("a rollout with slow init containers", startSlowly, "second", 1),
+		Entry("deletions of one pod after the other", deleteOneByOne, "second", 2),
+		Entry("a deletion of all pods at once", deleteAll, "second", measuredOnly),
 	)
 }
 
-// settle waits until every Echo of the namespace says of its newest spec that it is served,
-// and no earlier pod is left.
-func settle(namespace string) {
+// waitSettled waits until every Echo of the namespace is ready in its current generation, and no
+// earlier pod is left.
+func waitSettled(namespace string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		var echoes echov1.EchoList
 		var pods corev1.PodList
 		g.Expect(json.Unmarshal([]byte(kubectl("-n", namespace, "get", "echoes", "-o", "json")), &echoes)).To(Succeed())
 		g.Expect(json.Unmarshal([]byte(kubectl("-n", namespace, "get", "pods", "-l", "kkloud.io/echo", "-o", "json")), &pods)).To(Succeed())
-		wanted := 0
+		replicas := 0
 		for _, echo := range echoes.Items {
-			wanted += int(echo.Spec.Replicas)
+			replicas += int(echo.Spec.Replicas)
 			g.Expect(echo.Status.ObservedGeneration).To(Equal(echo.Generation), echo.Name)
 			g.Expect(echo.Status.Ready).To(Equal(fmt.Sprintf("%d/%[1]d", echo.Spec.Replicas)), echo.Name)
 			g.Expect(meta.IsStatusConditionTrue(echo.Status.Conditions, echov1.ConditionReady)).To(BeTrue(), echo.Name)
 		}
-		g.Expect(pods.Items).To(HaveLen(wanted))
+		g.Expect(pods.Items).To(HaveLen(replicas))
 	}, "2m", "200ms").Should(Succeed())
 }

@@ -24,24 +24,24 @@ func samples() {
 		kubectl("-n", namespace, "apply", "-k", filepath.Join("..", "..", cmp.Or(os.Getenv("SAMPLES"), "config/samples")))
 	})
 
-	DescribeTable("which become ready and answer",
-		func(echo, port, part string) {
+	DescribeTable("makes the Echo ready and answers",
+		func(echo, port, text string) {
 			waitReady(namespace, echo)
-			expectAnswer(namespace, echo, port, ContainSubstring(part))
+			expectAnswer(namespace, echo, port, ContainSubstring(text))
 		},
-		Entry("the smallest", "hello", "80", "xin chao operator"),
-		Entry("every field", "showcase", "8080", "<title>Every field</title>"),
-		Entry("a web application of one's own", "webapp", "80", "nginx"),
-		Entry("a website", "website", "80", "<title>My Personal Blog</title>"),
-		Entry("a vote's options", "voteconfig", "80", `"Cats"`),
+		Entry("for the smallest sample", "hello", "80", "xin chao operator"),
+		Entry("for the sample with every field", "showcase", "8080", "<title>Every field</title>"),
+		Entry("for the sample with a custom image", "webapp", "80", "nginx"),
+		Entry("for the website", "website", "80", "<title>My Personal Blog</title>"),
+		Entry("for the options of a vote", "voteconfig", "80", `"Cats"`),
 	)
 
-	It("which print a banner", func() {
+	It("runs the sample with a custom command, whose log contains its banner", func() {
 		waitReady(namespace, "myapp")
 		Expect(kubectl("-n", namespace, "logs", "deployment/echo-myapp")).To(Equal("This pod was created by the Echo operator 🚀\n"))
 	})
 
-	It("which tell in the status which dependents follow a change", func() {
+	It("updates the URL in the status after an edit of the port", func() {
 		kubectl("-n", namespace, "patch", "echo", "voteconfig", "--type=merge", "-p", `{"spec":{"message":"[\"Tea\"]","port":8081}}`)
 		kubectl("-n", namespace, "wait", "--for=jsonpath={.status.observedGeneration}=2", "echo/voteconfig", "--timeout=60s")
 		waitReady(namespace, "voteconfig")
@@ -49,7 +49,7 @@ func samples() {
 		expectAnswer(namespace, "voteconfig", "8081", Equal("[\"Tea\"]\n"))
 	})
 
-	It("and a page in a browser, with markup as text", func() {
+	It("serves a page that a browser shows in the theme colour, with markup as text", func() {
 		apply(namespace, echoManifest("page", map[string]any{
 			"message": "<b>not bold</b>", "page": map[string]any{"title": "A <i>title</i>", "color": "#4CAF50"},
 		}))
@@ -67,11 +67,11 @@ func samples() {
 		defer func() { Expect(file.Close()).To(Succeed()) }()
 		pixels, err := png.Decode(file)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(color.RGBAModel.Convert(pixels.At(2, 2))).To(Equal(color.RGBA{R: 0x4C, G: 0xAF, B: 0x50, A: 0xFF}), "the header has the theme colour")
+		Expect(color.RGBAModel.Convert(pixels.At(2, 2))).To(Equal(color.RGBA{R: 0x4C, G: 0xAF, B: 0x50, A: 0xFF}), "colour of the header")
 	})
 }
 
-// forward makes the object's port reachable from here, and returns at which address.
+// forward forwards a local port to the object's port until the spec ends, and returns the local address.
 func forward(namespace, object, port string) string {
 	GinkgoHelper()
 	command := exec.Command("kubectl", "-n", namespace, "port-forward", object, ":"+port)
@@ -80,7 +80,7 @@ func forward(namespace, object, port string) string {
 	Expect(command.Start()).To(Succeed())
 	DeferCleanup(func() {
 		Expect(command.Process.Kill()).To(Succeed())
-		_ = command.Wait() // It was killed.
+		_ = command.Wait() // The error of Wait is that of Kill.
 	})
 	line, err := bufio.NewReader(output).ReadString('\n')
 	Expect(err).NotTo(HaveOccurred())
@@ -89,20 +89,20 @@ func forward(namespace, object, port string) string {
 	return address
 }
 
-// browse opens the page in a browser that asks nothing else of the network.
-func browse(what, url string) string {
+// browse opens the URL in a browser without any background network access.
+func browse(action, url string) string {
 	GinkgoHelper()
 	output, err := exec.Command("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars",
-		"--user-data-dir="+GinkgoT().TempDir(), what, url).Output()
+		"--user-data-dir="+GinkgoT().TempDir(), action, url).Output()
 	Expect(err).NotTo(HaveOccurred())
 	return string(output)
 }
 
 func tutorial() {
-	It("command by command", func() {
+	It("prints the documented output for each command", func() {
 		output, err := exec.Command("go", "test", "-count=1", "-v", "-tags=e2e", "-run=TestTutorial$", "../docs").CombinedOutput()
-		GinkgoWriter.Write(output) //nolint:errcheck // It goes to a buffer.
+		GinkgoWriter.Write(output) //nolint:errcheck // GinkgoWriter returns no errors.
 		Expect(err).NotTo(HaveOccurred(), string(output))
 	})
 }

@@ -1,8 +1,8 @@
 //go:build e2e
 
-// Package e2e tests the operator as its users have it: installed by Operator Lifecycle
-// Manager, on a real cluster, with real pods. KUBECONFIG says which; it should be one that
-// nobody needs, as the operator is removed in the end.
+// Package e2e tests the operator as its users run it: installed by Operator Lifecycle Manager, on
+// a cluster with real pods. Use a disposable cluster: the suite uninstalls the operator and
+// deletes the CRD at the end.
 package e2e
 
 import (
@@ -25,7 +25,7 @@ const (
 	operatorAccount   = "system:serviceaccount:echo-operator-system:echo-operator-controller-manager"
 )
 
-// olmManifests is where the manifests are that install the operator.
+// olmManifests is the folder of the manifests that install the operator.
 var olmManifests = filepath.Join("..", "..", cmp.Or(os.Getenv("OLM_MANIFESTS"), "config/olm"))
 
 func TestEndToEnd(t *testing.T) {
@@ -35,11 +35,11 @@ func TestEndToEnd(t *testing.T) {
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(2 * time.Minute)
 	SetDefaultEventuallyPollingInterval(time.Second)
-	RunSpecs(t, "The operator, installed by OLM")
+	RunSpecs(t, "Operator installed by OLM")
 }
 
 var _ = BeforeSuite(func() {
-	By("removing what an earlier run, or the demo, has left")
+	By("removing the remains of an earlier run and of the demo")
 	removeOperator()
 
 	By("installing the operator by a Subscription")
@@ -49,28 +49,28 @@ var _ = BeforeSuite(func() {
 	}).Should(Equal("READY"))
 	kubectl("apply", "-k", olmManifests)
 	Eventually(installedPhase).Should(Equal("Succeeded"))
-	startQuietTime()
+	startSteadyState()
 	startFailures()
 })
 
-// The specs run in this order: the last of them take the operator away.
-var _ = Describe("Installed by OLM, the operator", Ordered, ContinueOnFailure, func() {
-	Describe("tells the seed's story", seedStory)
-	Describe("answers messages", messages)
-	Describe("leaves foreign objects alone", foreignObjects)
-	Describe("runs the samples", samples)
-	Describe("does what the tutorial shows", tutorial)
-	Describe("comes in a package", scorecard)
-	Describe("runs under a standard", podSecurity)
-	Describe("serves metrics", metrics)
-	Describe("changes what is called all the time", requests)
-	Describe("tells of an Echo", failures)
-	Describe("costs nothing when all is quiet", quiet)
-	Describe("is replaced", recovery)
-	Describe("can go", removal)
+// The specs run in this order: the last ones remove the operator.
+var _ = Describe("The operator", Ordered, ContinueOnFailure, func() {
+	Describe("during the life of an Echo", lifecycle)
+	Describe("given an Echo", messages)
+	Describe("given an object that the Echo does not control", conflicts)
+	Describe("given the samples", samples)
+	Describe("given the tutorial", tutorial)
+	Describe("from its bundle", scorecard)
+	Describe("under Pod Security", podSecurity)
+	Describe("on its metrics endpoint", metrics)
+	Describe("while clients request an Echo", requests)
+	Describe("given an Echo that fails", failures)
+	Describe("in steady state", steadyState)
+	Describe("as the leader", failover)
+	Describe("during its removal", removal)
 })
 
-var _ = ReportAfterSuite("what the cluster says after a failure", func(report Report) {
+var _ = ReportAfterSuite("state of the cluster after a failure", func(report Report) {
 	if report.SuiteSucceeded {
 		return
 	}
@@ -84,8 +84,7 @@ var _ = ReportAfterSuite("what the cluster says after a failure", func(report Re
 	}
 })
 
-// removeOperator removes everything that installing the operator brings, also what is there
-// only in part. It leaves the Echoes.
+// removeOperator deletes everything that an installation creates, complete or not. It keeps the Echoes.
 func removeOperator() {
 	kubectl("delete", "-k", olmManifests, "--ignore-not-found")
 	kubectl("delete", "-f", filepath.Join(olmManifests, "catalogsource.yaml"), "--ignore-not-found")
@@ -94,13 +93,13 @@ func removeOperator() {
 func installedPhase() string {
 	csv := kubectl("-n", operatorNamespace, "get", "subscription", "echo-operator", "-o", "jsonpath={.status.installedCSV}")
 	if csv == "" {
-		return "not installed yet"
+		return "no installedCSV"
 	}
 	phase, _ := tryKubectl("", "-n", operatorNamespace, "get", "csv", csv, "-o", "jsonpath={.status.phase}")
 	return phase
 }
 
-// The helpers by shorter names.
+// Functions of the package cluster.
 var (
 	kubectl      = cluster.Kubectl
 	tryKubectl   = cluster.TryKubectl

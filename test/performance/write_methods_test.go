@@ -97,7 +97,7 @@ func startAPIServer(b *testing.B) client.Client {
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		b.Fatal("KUBEBUILDER_ASSETS is not set: run make bench-writes")
 	}
-	environment := &envtest.Environment{}
+	environment := &envtest.Environment{UseExistingCluster: new(false)}
 	config, err := environment.Start()
 	if err != nil {
 		b.Fatal(err)

@@ -13,22 +13,23 @@ import (
 	. "github.com/kkloud-io/echo-operator/test/e2e/internal/cluster"
 )
 
-// mirrored is the node's answer to every image: the mirror, and nobody else. It is another
-// name of the local cluster's registry, and a part of it that holds only what is copied there.
-const mirrored = `server = "http://10.244.0.1:5000/v2/mirror"
+// mirrorOnly makes containerd pull every image from the mirror: a path of the local cluster's
+// registry that contains only what the spec copies.
+const mirrorOnly = `server = "http://10.244.0.1:5000/v2/mirror"
 override_path = true
 [host."http://10.244.0.1:5000/v2/mirror"]
 override_path = true
 `
 
+// hosts is containerd's configuration of registries.
 const hosts = "/etc/containerd/certs.d/_default/hosts.toml"
 
-var _ = Describe("Disconnected", Label("disconnected"), func() {
-	It("the newest release installs from a mirror that holds its related images and nothing else", func() {
+var _ = Describe("On a disconnected cluster", Label("disconnected"), func() {
+	It("the newest release installs from a mirror that contains only its related images", func() {
 		published := read("catalog/echo-operator")
 		head := published.Channel("stable-v0").Head()
 
-		By("copying what the catalog lists for it, the catalog, and what OLM needs to read one")
+		By("copying its related images, the catalog, and the images that OLM needs to read a catalog")
 		registry, err := os.ReadFile(root + "/bin/cluster/registry")
 		Expect(err).NotTo(HaveOccurred())
 		source := "docker://" + strings.TrimSpace(string(registry)) + "/"
@@ -47,20 +48,20 @@ var _ = Describe("Disconnected", Label("disconnected"), func() {
 				source+path(image), source+"mirror/"+tag)
 		}
 
-		By("cutting the node off from all other registries")
+		By("configuring the mirror as the only registry of the node")
 		before := run(root+"/bin/local-cluster", "exec", "--", "cat", hosts)
-		writeHosts(mirrored)
+		writeHosts(mirrorOnly)
 		DeferCleanup(writeHosts, before)
 
 		serveCatalog(catalogImage)
 		subscribe("stable-v0", "")
 		awaitSucceeded(head.String())
 		NewNamespace("disconnected")
-		Apply("disconnected", `{"apiVersion": "kkloud.io/v1", "kind": "Echo", "metadata": {"name": "hello"}, "spec": {"message": "alone"}}`)
+		Apply("disconnected", `{"apiVersion": "kkloud.io/v1", "kind": "Echo", "metadata": {"name": "hello"}, "spec": {"message": "mirrored"}}`)
 		WaitReady("disconnected", "hello")
-		ExpectAnswer("disconnected", "hello", "80", Equal("alone\n"))
+		ExpectAnswer("disconnected", "hello", "80", Equal("mirrored\n"))
 
-		By("asking for an image that was not copied")
+		By("creating an Echo with an image that was not copied")
 		Apply("disconnected", `{"apiVersion": "kkloud.io/v1", "kind": "Echo", "metadata": {"name": "absent"}, "spec": {
 			"message": "m", "image": "docker.io/hashicorp/http-echo:1.0.0"}}`)
 		Eventually(func() string {
@@ -69,7 +70,7 @@ var _ = Describe("Disconnected", Label("disconnected"), func() {
 	})
 })
 
-// path is an image's name without the registry.
+// path returns an image's name without the registry.
 func path(image string) string {
 	_, path, _ := strings.Cut(image, "/")
 	return path

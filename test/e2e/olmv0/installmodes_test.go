@@ -9,10 +9,11 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kkloud-io/echo-operator/internal/children"
 	. "github.com/kkloud-io/echo-operator/test/e2e/internal/cluster"
 )
 
-// account is who the operator is to the API server.
+// account is the operator's user name.
 const account = "system:serviceaccount:" + operatorNamespace + ":echo-operator-controller-manager"
 
 var _ = Describe("In the install mode", Label("modes"), Ordered, func() {
@@ -25,7 +26,7 @@ var _ = Describe("In the install mode", Label("modes"), Ordered, func() {
 		}
 	})
 
-	DescribeTable("the operator serves the namespaces of its OperatorGroup, and no others",
+	DescribeTable("the operator reconciles Echoes, and has permissions, only in the namespaces of its OperatorGroup",
 		func(watched ...string) {
 			_, tree, _, _ := newest()
 			Kubectl("apply", "-f", root+"/config/olm/namespace.yaml")
@@ -44,17 +45,17 @@ var _ = Describe("In the install mode", Label("modes"), Ordered, func() {
 				WaitReady(namespace, "mode")
 				ExpectAnswer(namespace, "mode", "80", Equal(namespace+"\n"))
 			}
-			By("not being able to do more")
+			By("checking the operator's permissions")
 			for _, namespace := range all {
-				may := slices.Contains(watched, namespace) || namespace == operatorNamespace
-				for _, request := range []string{"create deployments.apps", "list pods", "watch echoes.kkloud.io"} {
-					Expect(can(namespace, request)).To(Equal(may), "%s in %s", request, namespace)
+				allowed := slices.Contains(watched, namespace) || namespace == operatorNamespace
+				for _, request := range required() {
+					Expect(can(namespace, request)).To(Equal(allowed), "permission to %s in %s", request, namespace)
 				}
 				for _, request := range []string{"get secrets", "create pods", "delete deployments.apps", "create rolebindings", "* *"} {
-					Expect(can(namespace, request)).To(BeFalse(), "%s in %s", request, namespace)
+					Expect(can(namespace, request)).To(BeFalse(), "permission to %s in %s", request, namespace)
 				}
 				if !slices.Contains(watched, namespace) {
-					Expect(Kubectl("-n", namespace, "get", "deployments,services,poddisruptionbudgets", "-l", "kkloud.io/echo", "-o", "name")).To(BeEmpty())
+					Expect(Kubectl("-n", namespace, "get", ChildResources(), "-l", "kkloud.io/echo", "-o", "name")).To(BeEmpty())
 					Expect(Kubectl("-n", namespace, "get", "echo", "mode", "-o", "jsonpath={.status}")).To(BeEmpty())
 				}
 			}
@@ -68,7 +69,16 @@ var _ = Describe("In the install mode", Label("modes"), Ordered, func() {
 	)
 })
 
-// can tells whether the operator may do something in a namespace: "<verb> <resource>".
+// required returns requests that the operator makes, each as "<verb> <resource>".
+func required() []string {
+	requests := []string{"list pods", "watch echoes.kkloud.io"}
+	for _, kind := range children.Kinds {
+		requests = append(requests, "create "+kind.Resource.GroupResource().String())
+	}
+	return requests
+}
+
+// can reports whether the operator has a permission in a namespace: "<verb> <resource>".
 func can(namespace, request string) bool {
 	GinkgoHelper()
 	verb, resource, _ := strings.Cut(request, " ")
@@ -79,6 +89,6 @@ func can(namespace, request string) bool {
 	case strings.HasPrefix(answer, "no"):
 		return false
 	}
-	Fail("can-i says neither yes nor no: " + answer)
+	Fail("kubectl auth can-i = " + answer + ", want yes or no")
 	return false
 }

@@ -26,11 +26,11 @@ import (
 
 const monitoringNamespace = "monitoring-e2e"
 
-// minute is what a minute of the alerts lasts here: all of them stay in proportion, and an
-// operator that is installed or replaced is still away for less than the five that an alert waits.
+// minute is the duration of an alert rule's minute in these tests. With 8 s, an installation or a
+// restart of the operator still takes less than the five minutes after which an alert fires.
 const minute = 8 * time.Second
 
-var _ = Describe("A Prometheus that watches the operator", Label("monitoring"), Ordered, func() {
+var _ = Describe("Prometheus", Label("monitoring"), Ordered, func() {
 	const load = "load-e2e"
 
 	BeforeAll(func() {
@@ -47,52 +47,52 @@ var _ = Describe("A Prometheus that watches the operator", Label("monitoring"), 
 		if GinkgoT().Failed() {
 			return
 		}
-		AddReportEntry("\n| when | alerts that fired |\n|---|---|\n" + strings.Join(alertTable, "\n"))
+		AddReportEntry("\n| event | alerts that fired |\n|---|---|\n" + strings.Join(alertTable, "\n"))
 	})
 
-	It("raises no alert while it is installed, has something to do, is restarted and upgraded", func() {
+	It("fires no alert while the operator is installed, reconciles, restarts and is upgraded", func() {
 		for i := range 10 {
 			Apply(load, fmt.Sprintf(`{"apiVersion": "kkloud.io/v1", "kind": "Echo", "metadata": {"name": "e%d"}, "spec": {"message": "hello"}}`, i))
 		}
 		Kubectl("-n", load, "wait", "--for=condition=Ready", "echoes", "--all", "--timeout=120s")
 		Kubectl("-n", load, "scale", "deployment/echo-e0", "--replicas=3")
 		Eventually(query).WithArguments(`sum(echo_operator_drift_corrections_total)`).Should(ConsistOf(HaveField("Value", BeNumerically(">=", 1))))
-		fired("installed, and ten Echoes")
+		recordAlerts("installation and ten Echoes")
 
 		Kubectl("-n", operatorNamespace, "delete", "pod", "-l", "control-plane=controller-manager")
 		Kubectl("-n", operatorNamespace, "rollout", "status", operator, "--timeout=60s")
 		Consistently(firing, 7*minute).Should(BeEmpty())
-		fired("restarted")
+		recordAlerts("restart")
 
 		_, _, _, last := newest()
 		approve(last)
 		awaitSucceeded(last)
 		Consistently(firing, 7*minute).Should(BeEmpty())
-		fired("upgraded")
+		recordAlerts("upgrade")
 		Expect(alertTable).To(HaveEach(HaveSuffix("| none |")))
 	})
 
-	It("tells of an object that is in an Echo's way, until it is gone", func() {
+	It("fires EchoConflict until the object that the Echo does not control is deleted", func() {
 		Kubectl("-n", load, "create", "service", "clusterip", "echo-conflict", "--tcp=80")
 		Apply(load, `{"apiVersion": "kkloud.io/v1", "kind": "Echo", "metadata": {"name": "conflict"}, "spec": {"message": "hello"}}`)
 		Eventually(firing, 25*minute).Should(ConsistOf("EchoConflict"))
-		fired("an object in the way")
+		recordAlerts("conflict")
 		Kubectl("-n", load, "delete", "service", "echo-conflict")
 		Kubectl("-n", load, "wait", "--for=condition=Ready", "echo/conflict", "--timeout=90s")
-		awaitSilence()
+		awaitNoAlerts()
 	})
 
-	It("has every metric that an alert or the dashboard asks for", func() {
+	It("has every metric that the alerts and the dashboard query", func() {
 		names, err := monitoring.Names(root)
 		Expect(err).NotTo(HaveOccurred())
-		var known struct{ Data []string }
-		Expect(json.Unmarshal([]byte(ask("label/__name__/values", nil)), &known)).To(Succeed())
-		Expect(known.Data).To(ContainElements(names))
+		var series struct{ Data []string }
+		Expect(json.Unmarshal([]byte(get("label/__name__/values", nil)), &series)).To(Succeed())
+		Expect(series.Data).To(ContainElements(names))
 	})
 
-	It("tells that the operator may no longer write, until it may", func() {
+	It("fires EchoOperatorReconcileErrors until the operator has its write permissions again", func() {
 		stopOLM()
-		role, rules := roleThatWrites()
+		role, rules := writerRole()
 		setRules(role, slices.DeleteFunc(slices.Clone(rules), func(rule rbacv1.PolicyRule) bool {
 			return slices.Contains(rule.Resources, "deployments") || slices.Contains(rule.Resources, "echoes/status")
 		}))
@@ -100,19 +100,19 @@ var _ = Describe("A Prometheus that watches the operator", Label("monitoring"), 
 			Kubectl("-n", load, "patch", "echo", fmt.Sprint("e", i), "--type=merge", "-p", `{"spec":{"message":"changed"}}`)
 		}
 		Eventually(firing, 25*minute).Should(ContainElement("EchoOperatorReconcileErrors"))
-		fired("its rights taken away")
+		recordAlerts("missing permissions")
 		setRules(role, rules)
 		Kubectl("-n", load, "wait", "--for=condition=Ready", "echoes", "--all", "--timeout=120s")
-		awaitSilence()
+		awaitNoAlerts()
 	})
 
-	It("tells that the operator is gone", func() {
+	It("fires EchoOperatorAbsent while the operator is not running", func() {
 		stopOLM()
 		Kubectl("-n", operatorNamespace, "scale", operator, "--replicas=0")
 		Eventually(firing, 25*minute).Should(ConsistOf("EchoOperatorAbsent"))
-		fired("stopped")
+		recordAlerts("operator not running")
 		Kubectl("-n", operatorNamespace, "scale", operator, "--replicas=1")
-		awaitSilence()
+		awaitNoAlerts()
 	})
 
 	It("answers every query of the dashboard", func() {
@@ -127,7 +127,7 @@ var _ = Describe("A Prometheus that watches the operator", Label("monitoring"), 
 	})
 })
 
-// stopOLM stops OLM until the spec ends: it would undo what the spec does to the operator.
+// stopOLM stops OLM until the spec ends: OLM would revert the changes to the operator.
 func stopOLM() {
 	GinkgoHelper()
 	Kubectl("-n", "olm", "scale", "deployment/olm-operator", "--replicas=0")
@@ -138,8 +138,8 @@ func stopOLM() {
 	Kubectl("-n", "olm", "wait", "--for=delete", "pod", "-l", "app=olm-operator", "--timeout=60s")
 }
 
-// roleThatWrites returns the ClusterRole by which OLM lets the operator write children.
-func roleThatWrites() (name string, rules []rbacv1.PolicyRule) {
+// writerRole returns the ClusterRole with the permissions to write children.
+func writerRole() (name string, rules []rbacv1.PolicyRule) {
 	GinkgoHelper()
 	var roles rbacv1.ClusterRoleList
 	output := Kubectl("get", "clusterroles", "-l", "olm.owner.namespace="+operatorNamespace, "-o", "json")
@@ -151,7 +151,7 @@ func roleThatWrites() (name string, rules []rbacv1.PolicyRule) {
 			}
 		}
 	}
-	Fail("no ClusterRole lets the operator write Deployments")
+	Fail("no ClusterRole of the operator has permissions for Deployments")
 	return "", nil
 }
 
@@ -162,11 +162,11 @@ func setRules(role string, rules []rbacv1.PolicyRule) {
 	Kubectl("patch", "clusterrole", role, "--type=merge", "-p", string(patch))
 }
 
-// prometheusAPI is where the API server leads to Prometheus'.
+// prometheusAPI is the path of Prometheus' API on the API server's proxy.
 const prometheusAPI = "/api/v1/namespaces/" + monitoringNamespace + "/services/prometheus:9090/proxy/api/v1"
 
-// startPrometheus runs one with the alerts and the scrape configuration of config/prometheus,
-// only that its minutes are shorter.
+// startPrometheus starts Prometheus with the alerts and the scrape configuration of
+// config/prometheus, with shorter minutes.
 func startPrometheus() {
 	GinkgoHelper()
 	rules, err := monitoring.RuleFile(root)
@@ -174,7 +174,7 @@ func startPrometheus() {
 	scrape := scrapeConfig()
 	config := "global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}\nrule_files: [/etc/prometheus/rules.yaml]\n" + string(scrape)
 	configMap, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "prometheus"},
-		"data": map[string]string{"prometheus.yaml": config, "rules.yaml": hastened(string(rules))}})
+		"data": map[string]string{"prometheus.yaml": config, "rules.yaml": shorten(string(rules))}})
 	Expect(err).NotTo(HaveOccurred())
 
 	NewNamespace(monitoringNamespace)
@@ -185,8 +185,9 @@ func startPrometheus() {
 	Kubectl("-n", monitoringNamespace, "rollout", "status", "deployment/prometheus", "--timeout=60s")
 }
 
-// scrapeConfig makes what a Prometheus operator would make of the ServiceMonitor. This Prometheus
-// cannot look for pods in a cluster, Debian builds it so: it asks the Service.
+// scrapeConfig returns the scrape configuration that the Prometheus operator would generate from the
+// ServiceMonitor, with the Service as its target: Debian builds Prometheus without Kubernetes
+// service discovery.
 func scrapeConfig() []byte {
 	GinkgoHelper()
 	monitor, err := monitoring.Monitor(root)
@@ -195,10 +196,10 @@ func scrapeConfig() []byte {
 	Expect(err).NotTo(HaveOccurred())
 	var service corev1.Service
 	Expect(yaml.UnmarshalStrict(manifest, &service)).To(Succeed())
-	Expect(labels.SelectorFromSet(monitor.Spec.Selector.MatchLabels).Matches(labels.Set(service.Labels))).To(BeTrue())
+	Expect(labels.SelectorFromSet(monitor.Spec.Selector.MatchLabels).Matches(labels.Set(service.Labels))).To(BeTrue(), "the ServiceMonitor selects the Service")
 	namespace, endpoint := monitor.Metadata.Namespace, monitor.Spec.Endpoints[0]
 	port := slices.IndexFunc(service.Spec.Ports, func(port corev1.ServicePort) bool { return port.Name == endpoint.Port })
-	Expect(port).NotTo(Equal(-1), "the Service has no port %s", endpoint.Port)
+	Expect(port).NotTo(Equal(-1), "index of port %s in the Service", endpoint.Port)
 	config, err := monitor.ScrapeConfig(service.Name, fmt.Sprintf("%s.%s.svc:%d", service.Name, namespace, service.Spec.Ports[port].Port),
 		map[string]string{"namespace": namespace, "service": service.Name, "endpoint": endpoint.Port, "pod": service.Name})
 	Expect(err).NotTo(HaveOccurred())
@@ -207,8 +208,8 @@ func scrapeConfig() []byte {
 
 var minutes = regexp.MustCompile(`\b(\d+)m\b`)
 
-// hastened shortens the minutes of rules.
-func hastened(rules string) string {
+// shorten shortens the minutes in alert rules.
+func shorten(rules string) string {
 	rules = minutes.ReplaceAllStringFunc(rules, func(match string) string {
 		n, err := strconv.Atoi(strings.TrimSuffix(match, "m"))
 		Expect(err).NotTo(HaveOccurred())
@@ -217,13 +218,13 @@ func hastened(rules string) string {
 	return strings.ReplaceAll(rules, "* 60", fmt.Sprint("* ", minute.Seconds()))
 }
 
-// sample is one value of an answer, with its labels.
+// sample is one value of a query's result, with its labels.
 type sample struct {
 	Labels map[string]string
 	Value  float64
 }
 
-// query asks Prometheus for what is true now.
+// query returns the present result of an expression.
 func query(expression string) []sample {
 	GinkgoHelper()
 	var answer struct {
@@ -234,7 +235,7 @@ func query(expression string) []sample {
 			}
 		}
 	}
-	Expect(json.Unmarshal([]byte(ask("query", url.Values{"query": {expression}})), &answer)).To(Succeed())
+	Expect(json.Unmarshal([]byte(get("query", url.Values{"query": {expression}})), &answer)).To(Succeed())
 	var samples []sample
 	for _, result := range answer.Data.Result {
 		value, err := strconv.ParseFloat(result.Value[1].(string), 64)
@@ -244,13 +245,13 @@ func query(expression string) []sample {
 	return samples
 }
 
-// ask returns what Prometheus' API answers.
-func ask(path string, parameters url.Values) string {
+// get requests a path of Prometheus' API.
+func get(path string, parameters url.Values) string {
 	GinkgoHelper()
 	return Kubectl("get", "--raw", prometheusAPI+"/"+path+"?"+parameters.Encode())
 }
 
-// firing returns the alerts that fire.
+// firing returns the names of the firing alerts.
 func firing() (alerts []string) {
 	GinkgoHelper()
 	for _, s := range query(`ALERTS{alertstate="firing"}`) {
@@ -259,30 +260,30 @@ func firing() (alerts []string) {
 	return alerts
 }
 
-// awaitSilence waits until no alert fires.
-func awaitSilence() {
+// awaitNoAlerts waits until no alert is firing.
+func awaitNoAlerts() {
 	GinkgoHelper()
 	Eventually(firing, 25*minute).Should(BeEmpty())
-	lastLook = time.Now().Add(time.Second)
+	lastRecord = time.Now().Add(time.Second)
 }
 
-// alertTable is which alerts fired during what.
+// alertTable lists the alerts that fired during each event.
 var alertTable []string
 
-// lastLook is when it was last asked which alerts had fired.
-var lastLook = time.Now()
+// lastRecord is the time of the last call of recordAlerts or awaitNoAlerts.
+var lastRecord = time.Now()
 
-// fired notes which alerts have fired since the last call.
-func fired(when string) {
+// recordAlerts adds the alerts that fired since lastRecord to the table.
+func recordAlerts(event string) {
 	GinkgoHelper()
 	names := "none"
-	window := int(time.Since(lastLook).Seconds()) + 1
+	window := int(time.Since(lastRecord).Seconds()) + 1
 	for i, s := range query(fmt.Sprintf(`count by (alertname) (count_over_time(ALERTS{alertstate="firing"}[%ds]))`, window)) {
 		if i == 0 {
 			names = ""
 		}
 		names += s.Labels["alertname"] + " "
 	}
-	lastLook = time.Now()
-	alertTable = append(alertTable, fmt.Sprintf("| %s | %s |", when, strings.TrimSpace(names)))
+	lastRecord = time.Now()
+	alertTable = append(alertTable, fmt.Sprintf("| %s | %s |", event, strings.TrimSpace(names)))
 }

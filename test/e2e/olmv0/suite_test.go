@@ -1,8 +1,8 @@
 //go:build e2e
 
-// Package olmv0 tests the operator as Operator Lifecycle Manager upgrades it: along every
-// edge of the catalog, in every install mode, out of a broken release, and from a mirror. It
-// runs on the local cluster, whose registry holds the images of every release.
+// Package olmv0 tests upgrades by Operator Lifecycle Manager: every edge of the catalog, every
+// install mode, the replacement of a broken release, and a mirror. It needs the local cluster,
+// whose registry contains the images of every release.
 package olmv0
 
 import (
@@ -34,21 +34,21 @@ func TestOLMV0(t *testing.T) {
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(2 * time.Minute)
 	SetDefaultEventuallyPollingInterval(500 * time.Millisecond)
-	RunSpecs(t, "The operator, upgraded by OLM")
+	RunSpecs(t, "Operator upgraded by OLM")
 }
 
-// hops is the table of what was walked.
-var hops []string
+// upgrades are rows of the table that PrintUpgrades prints.
+var upgrades []string
 
 var _ = BeforeSuite(func() {
-	By("removing what an earlier run, or the demo, has left")
+	By("removing the remains of an earlier run and of the demo")
 	remove()
 	Kubectl("delete", crd, "--ignore-not-found")
 })
 
-var _ = AfterSuite(func() { PrintHops(hops) })
+var _ = AfterSuite(func() { PrintUpgrades(upgrades) })
 
-// What the cluster says after a failure.
+// After a failure, print the state of the cluster.
 var _ = JustAfterEach(func() {
 	if !CurrentSpecReport().Failed() {
 		return
@@ -65,8 +65,8 @@ var _ = JustAfterEach(func() {
 	}
 })
 
-// serveCatalog makes a catalog image the operator's CatalogSource, and waits until OLM has
-// read it. OLM unpacks the image, unless it serves itself.
+// serveCatalog creates a CatalogSource with the catalog image, and waits until OLM has read it.
+// OLM unpacks the image, except for servedCatalog, which contains its own server.
 func serveCatalog(image string) {
 	GinkgoHelper()
 	manifest, err := os.ReadFile(root + "/config/olm/catalogsource.yaml")
@@ -88,9 +88,9 @@ func serveCatalog(image string) {
 	}).Should(Equal("READY"))
 }
 
-// subscribe makes the operator's namespace with an OperatorGroup for the namespaces, or for
-// all of them, and a Subscription. With a version that one is installed, and every upgrade
-// waits for an approval.
+// subscribe creates the operator's namespace, an OperatorGroup for the target namespaces or for all
+// namespaces, and a Subscription. With a version, OLM installs that version, and every upgrade
+// needs an approval.
 func subscribe(channel, version string, targets ...string) {
 	GinkgoHelper()
 	approval, starting := "Automatic", ""
@@ -113,7 +113,7 @@ func subscribe(channel, version string, targets ...string) {
 	}
 }
 
-// remove takes the operator away and leaves Echoes and their definition.
+// remove deletes the operator, and keeps the CRD and all Echoes.
 func remove() {
 	GinkgoHelper()
 	Kubectl("delete", "namespace", operatorNamespace, "--ignore-not-found")
@@ -122,15 +122,15 @@ func remove() {
 
 func csvOf(version string) string { return "echo-operator.v" + version }
 
-// approve waits until OLM proposes the version, and lets it go on.
+// approve waits until OLM proposes the version, and approves the InstallPlan.
 func approve(version string) {
 	GinkgoHelper()
 	var plan string
 	Eventually(func() string {
-		lookAgain()
+		requeue()
 		plan = Kubectl("-n", operatorNamespace, "get", "subscription", "echo-operator", "-o", "jsonpath={.status.installPlanRef.name}")
 		if plan == "" {
-			return "no plan yet"
+			return "no InstallPlan"
 		}
 		return Kubectl("-n", operatorNamespace, "get", "installplan", plan, "-o", "jsonpath={.spec.clusterServiceVersionNames[*]} {.spec.approved}")
 	}, "5m").Should(Equal(csvOf(version) + " false"))
@@ -141,26 +141,26 @@ func approve(version string) {
 func awaitSucceeded(version string) {
 	GinkgoHelper()
 	Eventually(func() string {
-		lookAgain()
+		requeue()
 		return phase(version)
 	}, "5m").Should(Equal(succeeded))
 }
 
-// lookedAgain is when the Subscription was last changed for OLM to look at it.
-var lookedAgain time.Time
+// requeuedAt is the time of the last requeue.
+var requeuedAt time.Time
 
-// lookAgain makes OLM look at the Subscription, every 20 seconds at the most. A hitch in the
-// middle of an upgrade, as when two versions are there at once, counts as final for OLM: by
-// itself it would look again only after minutes.
-func lookAgain() {
-	if time.Since(lookedAgain) < 20*time.Second {
+// requeue makes OLM reconcile the Subscription, at most every 20 seconds. OLM treats some transient
+// errors during an upgrade as final, for example while two versions exist, and would retry only
+// after minutes.
+func requeue() {
+	if time.Since(requeuedAt) < 20*time.Second {
 		return
 	}
-	lookedAgain = time.Now()
-	Kubectl("-n", operatorNamespace, "annotate", "subscription", "echo-operator", "--overwrite", "look-again="+lookedAgain.Format("150405"))
+	requeuedAt = time.Now()
+	Kubectl("-n", operatorNamespace, "annotate", "subscription", "echo-operator", "--overwrite", "requeued-at="+requeuedAt.Format("150405"))
 }
 
-// phase returns the phase of a ClusterServiceVersion, and its reason.
+// phase returns phase and reason of a ClusterServiceVersion, or "absent".
 func phase(version string) string {
 	output, err := TryKubectl("", "-n", operatorNamespace, "get", "csv", csvOf(version), "-o", "jsonpath={.status.phase} {.status.reason}")
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/kkloud-io/echo-operator/hack/catalog/releases"
 	"github.com/kkloud-io/echo-operator/test/e2e/internal/catalog"
 	. "github.com/kkloud-io/echo-operator/test/e2e/internal/cluster"
-	"github.com/kkloud-io/echo-operator/test/e2e/internal/users"
+	"github.com/kkloud-io/echo-operator/test/e2e/internal/workload"
 )
 
 const (
@@ -38,38 +38,39 @@ var released = func() []releases.Release {
 	return released
 }()
 
-// walk installs a version and goes on to the head of the channel, as OLM does: every time
-// as far as an edge leads.
-func walk(channel catalog.Channel, start semver.Version) {
+// stepThrough installs a version and upgrades to the head of the channel, as OLM does: each step
+// goes to the newest version that an edge leads to.
+func stepThrough(channel catalog.Channel, start semver.Version) {
 	GinkgoHelper()
 	subscribe(channel.Name, start.String())
 	awaitSucceeded(start.String())
-	u := users.New("walk-" + strings.ReplaceAll(channel.Name+"-"+start.String(), ".", "-"))
+	w := workload.New("steps-" + strings.ReplaceAll(channel.Name+"-"+start.String(), ".", "-"))
 	for at := start; at.LT(channel.Head()); {
 		next, found := channel.Next(at)
-		Expect(found).To(BeTrue(), "no way from %s to the head of %s", at, channel.Name)
-		By(fmt.Sprintf("going from %s to %s", at, next))
-		hop(channel.Name, at.String(), next.String(), releases.Rolls(released, at, next), u)
+		Expect(found).To(BeTrue(), "an edge from %s towards the head of %s", at, channel.Name)
+		By(fmt.Sprintf("upgrading from %s to %s", at, next))
+		upgrade(channel.Name, at.String(), next.String(), releases.Rolls(released, at, next), w)
 		at = next
 	}
 }
 
-// newest returns the newest release, and after it the versions of the channel "test".
+// newest returns the versions of the channel "test": the newest release, this tree, a broken version
+// and its replacement.
 func newest() (release, tree, broken, fixed string) {
 	versions := read("bin/catalogs/fixed/echo-operator").Channel("test").Versions()
 	return versions[0].String(), versions[1].String(), versions[2].String(), versions[3].String()
 }
 
 var _ = Describe("An upgrade", Label("upgrade"), func() {
-	It("to this tree waits for a rollout that is in flight", func() {
+	It("to this tree waits for the end of a rollout", func() {
 		release, tree, _, _ := newest()
 		serveCatalog(image + "broken")
 		subscribe("test", release)
 		awaitSucceeded(release)
-		u := users.New("wait")
-		before := u.Look()
-		By("beginning a rollout that does not end")
-		Apply(u.Namespace, `{"apiVersion": "kkloud.io/v1", "kind": "Echo", "metadata": {"name": "slow"},
+		w := workload.New("wait")
+		before := w.Observe()
+		By("starting a rollout that cannot complete")
+		Apply(w.Namespace, `{"apiVersion": "kkloud.io/v1", "kind": "Echo", "metadata": {"name": "slow"},
 			"spec": {"message": "slow", "image": "registry.k8s.io/pause:3.10.1"}}`)
 		Eventually(func() string {
 			return Kubectl("-n", operatorNamespace, "get", "operatorcondition", csvOf(release), "-o",
@@ -81,47 +82,47 @@ var _ = Describe("An upgrade", Label("upgrade"), func() {
 		Consistently(phase, "15s").WithArguments(release).Should(HavePrefix("Replacing"))
 		Consistently(phase, "1s").WithArguments(tree).Should(HavePrefix("Pending"))
 
-		By("ending it")
+		By("ending the rollout")
 		start := time.Now()
-		Kubectl("-n", u.Namespace, "delete", "echo", "slow")
+		Kubectl("-n", w.Namespace, "delete", "echo", "slow")
 		awaitSucceeded(tree)
-		AddReportEntry(fmt.Sprintf("OLM went on %.0f s after the end of the rollout", time.Since(start).Seconds()))
-		checkNothingIsLeftOf(release)
-		u.Check(before, false)
+		AddReportEntry(fmt.Sprintf("OLM continued %.0f s after the end of the rollout", time.Since(start).Seconds()))
+		expectNothingLeftOf(release)
+		w.ExpectUnaffected(before, false)
 	})
 
-	It("is not needed where the newest release comes from a catalog that serves itself", func() {
+	It("is not needed after an installation from a catalog image with its own server", func() {
 		serveCatalog(servedCatalog)
 		channel := read("catalog/echo-operator").Channel("stable-v0")
 		subscribe(channel.Name, "")
 		awaitSucceeded(channel.Head().String())
 	})
 
-	It("to a broken release stops and harms nobody, and the fixed one follows", func() {
+	It("to a broken release fails without effect on Echoes, and continues to the fixed release", func() {
 		_, tree, broken, fixed := newest()
 		serveCatalog(image + "broken")
 		subscribe("test", tree)
 		awaitSucceeded(tree)
-		u := users.New("broken")
-		before := u.Look()
+		w := workload.New("broken")
+		before := w.Observe()
 
 		approve(broken)
 		// After the two minutes of the Deployment's progress deadline.
 		Eventually(phase).WithArguments(broken).WithTimeout(4 * time.Minute).Should(HavePrefix("Failed "))
 		Consistently(phase, "5s").WithArguments(tree).Should(HavePrefix("Replacing"))
-		By("letting the old operator act, which is still there")
-		u.TryOperator()
+		By("checking that the old operator still reconciles")
+		w.ExerciseOperator()
 
-		By("publishing the release that takes its place, and allowing OLM to leave a failed one")
+		By("publishing the fixed release, and allowing OLM to replace a failed one")
 		serveCatalog(image + "fixed")
 		Kubectl("-n", operatorNamespace, "patch", "operatorgroup", "echo-operator", "--type=merge", "-p",
 			`{"spec":{"upgradeStrategy":"TechPreviewUnsafeFailForward"}}`)
 		approve(fixed)
 		awaitSucceeded(fixed)
 		for _, version := range []string{tree, broken} {
-			checkNothingIsLeftOf(version)
+			expectNothingLeftOf(version)
 		}
-		u.Check(before, false)
+		w.ExpectUnaffected(before, false)
 	})
 })
 
@@ -133,9 +134,9 @@ var _ = Describe("Every upgrade of the published catalog", Label("every-edge"), 
 			if version.LT(channel.Head()) {
 				labels := Label()
 				if i+j == 0 {
-					labels = Label("walk") // From the oldest, through all versions.
+					labels = Label("step-through") // From the oldest version through all others.
 				}
-				It(fmt.Sprintf("in %s, from %s", channel.Name, version), labels, func() { walk(channel, version) })
+				It(fmt.Sprintf("in %s, from %s", channel.Name, version), labels, func() { stepThrough(channel, version) })
 			}
 		}
 	}

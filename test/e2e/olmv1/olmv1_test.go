@@ -17,10 +17,10 @@ import (
 	"github.com/kkloud-io/echo-operator/hack/catalog/releases"
 	"github.com/kkloud-io/echo-operator/test/e2e/internal/catalog"
 	. "github.com/kkloud-io/echo-operator/test/e2e/internal/cluster"
-	"github.com/kkloud-io/echo-operator/test/e2e/internal/users"
+	"github.com/kkloud-io/echo-operator/test/e2e/internal/workload"
 )
 
-// The specs run in this order, each from an empty cluster to an empty cluster.
+// The specs run in this order. Each starts and ends without the operator.
 var _ = Describe("OLM v1", Ordered, ContinueOnFailure, func() {
 	var err error
 	if offer, err = catalog.Read(catalogDir); err != nil {
@@ -29,14 +29,14 @@ var _ = Describe("OLM v1", Ordered, ContinueOnFailure, func() {
 	if released, err = releases.Load(); err != nil {
 		panic(err)
 	}
-	// fresh is what each version consists of when it is installed anew.
-	fresh := map[string][]string{}
+	// installed lists the objects of each version after a new installation.
+	installed := map[string][]string{}
 
 	Describe("installs", func() {
 		for _, version := range offer.Versions() {
 			It(version.String(), func() {
 				install(offer.Offering(version).Name, version)
-				fresh[version.String()] = objects()
+				installed[version.String()] = objects()
 				Expect(Kubectl("-n", operatorNamespace, "get", operator, "-o", "jsonpath={.spec.template.spec.containers[0].env[*].name}")).
 					NotTo(ContainSubstring("OPERATOR_CONDITION_NAME"))
 			})
@@ -47,13 +47,13 @@ var _ = Describe("OLM v1", Ordered, ContinueOnFailure, func() {
 		for _, edge := range offer.Edges() {
 			labels := Label()
 			if next, _ := offer.Channel("candidate-v0").Next(edge.From); next.Equals(edge.To) {
-				labels = Label("walk") // The channel that goes through all versions.
+				labels = Label("step-through") // The channel that contains every version.
 			}
 			It(fmt.Sprintf("%s to %s", edge.From, edge.To), labels, func() {
 				install(edge.Channel, edge.From)
-				u := users.New("olmv1-" + dashed(edge.From) + "-to-" + dashed(edge.To))
-				upgrade(u, edge.Channel, edge.From, edge.To, edge.To.String())
-				Expect(objects()).To(Equal(fresh[edge.To.String()]), "what is there is that of %s, and nothing else", edge.To)
+				w := workload.New("olmv1-" + dashed(edge.From) + "-to-" + dashed(edge.To))
+				upgrade(w, edge.Channel, edge.From, edge.To, edge.To.String())
+				Expect(objects()).To(Equal(installed[edge.To.String()]), "objects of the operator after the upgrade: those of a new installation of %s", edge.To)
 			})
 		}
 		for _, version := range offer.Versions() {
@@ -62,46 +62,46 @@ var _ = Describe("OLM v1", Ordered, ContinueOnFailure, func() {
 			if version.Equals(head) {
 				continue
 			}
-			It(fmt.Sprintf("%s to the head of %s, by itself", version, channel), func() {
+			It(fmt.Sprintf("%s to the head of %s without a pinned version", version, channel), func() {
 				install(channel, version)
-				u := users.New("olmv1-" + dashed(version) + "-to-head")
-				upgrade(u, channel, version, head, "")
-				Expect(objects()).To(Equal(fresh[head.String()]), "what is there is that of %s, and nothing else", head)
+				w := workload.New("olmv1-" + dashed(version) + "-to-head")
+				upgrade(w, channel, version, head, "")
+				Expect(objects()).To(Equal(installed[head.String()]), "objects of the operator after the upgrade: those of a new installation of %s", head)
 			})
 		}
 	})
 
-	It("refuses a definition that has lost a field", func() {
-		By("giving the one that is there a field more")
-		definition := Kubectl("patch", "--local", "-f", "../../../config/crd/bases/kkloud.io_echoes.yaml", "-o", "json", "--type=json", "-p", `[
-			{"op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/lost", "value": {"type": "string"}},
+	It("rejects an upgrade whose CRD lacks a field of the installed CRD", func() {
+		By("creating the CRD with an additional field")
+		withField := Kubectl("patch", "--local", "-f", "../../../config/crd/bases/kkloud.io_echoes.yaml", "-o", "json", "--type=json", "-p", `[
+			{"op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/removed", "value": {"type": "string"}},
 			{"op": "add", "path": "/metadata/labels", "value": {"app.kubernetes.io/managed-by": "Helm"}},
 			{"op": "add", "path": "/metadata/annotations/meta.helm.sh~1release-name", "value": "echo-operator"},
 			{"op": "add", "path": "/metadata/annotations/meta.helm.sh~1release-namespace", "value": "`+operatorNamespace+`"}]`)
-		output, err := TryKubectl(definition, "create", "-f", "-")
+		output, err := TryKubectl(withField, "create", "-f", "-")
 		Expect(err).NotTo(HaveOccurred(), output)
 		DeferCleanup(func() { Kubectl("delete", crd, "--ignore-not-found") })
 
 		newest := offer.Versions()[len(offer.Versions())-1]
 		create(offer.Offering(newest).Name, newest.String())
-		Eventually(progress).Should(SatisfyAll(ContainSubstring("NoExistingFieldRemoved"), ContainSubstring("lost")))
+		Eventually(progress).Should(SatisfyAll(ContainSubstring("NoExistingFieldRemoved"), ContainSubstring("removed")))
 		Expect(progress()).NotTo(HavePrefix("installed"))
 		Expect(objects()).To(BeEmpty())
 
-		By("taking it away")
+		By("deleting that CRD")
 		Kubectl("delete", crd)
 		Eventually(progress).Should(Equal("installed " + newest.String()))
 	})
 
-	It("removes the Echoes with the operator, unless they are orphaned", func() {
+	It("deletes the Echoes with the ClusterExtension, unless they are orphaned", func() {
 		newest := offer.Versions()[len(offer.Versions())-1]
 		install(offer.Offering(newest).Name, newest)
-		u := users.New("olmv1-removal")
-		before := u.Look()
+		w := workload.New("olmv1-removal")
+		before := w.Observe()
 
-		By("taking from OLM the right to go on, orphaning everything, and removing the operator by hand")
-		// OLM v1.2.0 does not stop at once. It would make the definition a dependent of the
-		// ClusterExtension again, and the garbage collector would remove it, and every Echo.
+		By("revoking OLM's permissions, orphaning the objects, and deleting the operator manually")
+		// OLM v1.2.0 continues for a moment: it would make the ClusterExtension the owner of the
+		// CRD again, and the garbage collector would delete the CRD and every Echo.
 		Kubectl("delete", "-f", filepath.Join(manifests, "installer.yaml"))
 		Kubectl("delete", "clusterextension", "echo-operator", "--cascade=orphan")
 		Kubectl("-n", operatorNamespace, "delete", "deployments,services,serviceaccounts", "-l", owned)
@@ -109,38 +109,38 @@ var _ = Describe("OLM v1", Ordered, ContinueOnFailure, func() {
 		Kubectl("-n", "olmv1-system", "delete", "secrets", "-l", "owner=operator-controller,name=echo-operator")
 		Eventually(operatorPods).Should(BeEmpty())
 		Consistently(func() string { return Kubectl("get", crd, "-o", "jsonpath={.metadata.ownerReferences}") }, "5s").Should(BeEmpty())
-		u.Check(before, false)
+		w.ExpectUnaffected(before, false)
 
-		By("installing it again over what was left")
+		By("installing the operator again over the orphaned objects")
 		Kubectl("apply", "-f", filepath.Join(manifests, "installer.yaml"))
 		install(offer.Offering(newest).Name, newest)
-		u.TryOperator()
-		u.Check(before, false)
+		w.ExerciseOperator()
+		w.ExpectUnaffected(before, false)
 
-		By("removing it with everything")
+		By("deleting the ClusterExtension with its dependents")
 		Kubectl("delete", "clusterextension", "echo-operator")
 		Eventually(objects).Should(BeEmpty())
 		Eventually(operatorPods).Should(BeEmpty())
 		Eventually(func() string {
-			return Kubectl("-n", u.Namespace, "get", "deployments,services,pods", "-l", "kkloud.io/echo", "-o", "name")
+			return Kubectl("-n", w.Namespace, "get", ChildResources()+",pods", "-l", "kkloud.io/echo", "-o", "name")
 		}).Should(BeEmpty())
 	})
 })
 
-// owned selects what OLM has installed for the ClusterExtension.
+// owned selects the objects that OLM installs for the ClusterExtension.
 const owned = "olm.operatorframework.io/owner-name=echo-operator"
 
-// create creates the ClusterExtension, with one version if that is given, and removes it in
-// the end, with all that it has installed.
+// create creates the ClusterExtension, pinned to the version if it is not empty. At the end of the
+// spec, the ClusterExtension and its dependents are deleted.
 func create(channel, version string) {
 	GinkgoHelper()
 	Apply(operatorNamespace, Kubectl("patch", "--local", "-f", filepath.Join(manifests, "clusterextension.yaml"),
-		"-o", "json", "--type=merge", "-p", wanted(channel, version)))
+		"-o", "json", "--type=merge", "-p", sourcePatch(channel, version)))
 	DeferCleanup(func() {
 		Kubectl("delete", "clusterextension", "echo-operator", "--ignore-not-found")
 		Eventually(objects).Should(BeEmpty())
 		Eventually(operatorPods).Should(BeEmpty())
-		// The operator may lose its rights before it gives up the lead; the next one would wait.
+		// The operator may lose its permissions before it releases the lease; the next one would wait.
 		Kubectl("-n", operatorNamespace, "delete", "leases", "--all")
 	})
 }
@@ -154,27 +154,27 @@ func install(channel string, version semver.Version) {
 	AddReportEntry(fmt.Sprintf("installed %s in %.1f s", version, time.Since(start).Seconds()))
 }
 
-// upgrade lets OLM go from one version to the other, pinned or not, and checks that nobody
-// has noticed.
-func upgrade(u users.Users, channel string, from, to semver.Version, pin string) {
+// upgrade makes OLM upgrade from one version to another, pinned or not, and checks that this does
+// not affect the workload.
+func upgrade(w workload.Workload, channel string, from, to semver.Version, pin string) {
 	GinkgoHelper()
-	before := u.Look()
+	before := w.Observe()
 	start := time.Now()
-	Kubectl("patch", "clusterextension", "echo-operator", "--type=merge", "-p", wanted(channel, pin))
+	Kubectl("patch", "clusterextension", "echo-operator", "--type=merge", "-p", sourcePatch(channel, pin))
 	awaitVersion(to)
 	took := time.Since(start)
 
-	By("letting the new operator act")
-	u.TryOperator()
-	by := "unpinned"
+	By("checking that the new operator reconciles")
+	w.ExerciseOperator()
+	selection := "unpinned"
 	if pin != "" {
-		by = "pinned"
+		selection = "pinned"
 	}
-	hops = append(hops, fmt.Sprintf("| %s | %s | %s, %s | %.1f s | %s |", from, to, channel, by, took.Seconds(),
-		u.Check(before, releases.Rolls(released, from, to))))
+	upgrades = append(upgrades, fmt.Sprintf("| %s | %s | %s, %s | %.1f s | %s |", from, to, channel, selection, took.Seconds(),
+		w.ExpectUnaffected(before, releases.Rolls(released, from, to))))
 }
 
-// awaitVersion waits until OLM is content and no other operator runs than that of the version.
+// awaitVersion waits until OLM reports the version as installed, and only its operator runs.
 func awaitVersion(version semver.Version) {
 	GinkgoHelper()
 	Eventually(progress).Should(Equal("installed " + version.String()))
@@ -184,14 +184,14 @@ func awaitVersion(version semver.Version) {
 	Eventually(operatorPods).Should(Equal(image))
 }
 
-// operatorPods lists the pods of the operator, by their images.
+// operatorPods returns the images of the operator's pods.
 func operatorPods() string {
 	GinkgoHelper()
 	return Kubectl("-n", operatorNamespace, "get", "pods", "-o", "jsonpath={.items[*].spec.containers[*].image}")
 }
 
-// wanted is the patch by which a ClusterExtension asks for a version, or for the newest.
-func wanted(channel, version string) string {
+// sourcePatch returns a patch of a ClusterExtension that pins the version, or selects the newest.
+func sourcePatch(channel, version string) string {
 	selection := map[string]any{"channels": []string{channel}, "version": nil}
 	if version != "" {
 		selection["version"] = version
@@ -201,7 +201,7 @@ func wanted(channel, version string) string {
 	return string(patch)
 }
 
-// progress says "installed" and the version, or why that is not so.
+// progress returns "installed" and the version, or the messages of the conditions.
 func progress() string {
 	GinkgoHelper()
 	var extension struct {
@@ -215,24 +215,24 @@ func progress() string {
 		}
 	}
 	Expect(json.Unmarshal([]byte(Kubectl("get", "clusterextension", "echo-operator", "-o", "json")), &extension)).To(Succeed())
-	content := 0
+	succeeded := 0
 	var messages []string
 	for _, condition := range extension.Status.Conditions {
 		if condition.Type != "Installed" && condition.Type != "Progressing" {
 			continue
 		}
 		if condition.Status == "True" && condition.Reason == "Succeeded" && condition.ObservedGeneration == extension.Metadata.Generation {
-			content++
+			succeeded++
 		}
 		messages = append(messages, fmt.Sprintf("%s %s: %s", condition.Type, condition.Reason, condition.Message))
 	}
-	if content == 2 {
+	if succeeded == 2 {
 		return "installed " + extension.Status.Install.Bundle.Version
 	}
 	return strings.Join(messages, "\n")
 }
 
-// objects lists what OLM has installed.
+// objects lists the objects that OLM has installed.
 func objects() []string {
 	GinkgoHelper()
 	names := Kubectl("get", "customresourcedefinitions,clusterroles,clusterrolebindings", "-l", owned, "-o", "name") +

@@ -1,7 +1,7 @@
 //go:build e2e
 
-// Package olmv1 tests the operator as OLM v1 installs, upgrades and removes it: along every
-// edge of the catalog. KUBECONFIG says on which cluster; it should be one that nobody needs.
+// Package olmv1 tests installations, upgrades along every edge of the catalog, and removals by
+// OLM v1. Use a disposable cluster: the suite deletes the CRD and all Echoes.
 package olmv1
 
 import (
@@ -27,8 +27,8 @@ const (
 )
 
 var (
-	// manifests are those that install the operator; catalogImage takes the place of the
-	// catalog that they name, and catalogDir holds what is in it.
+	// manifests is the folder of the manifests that install the operator. catalogImage replaces
+	// the catalog image that they name, and catalogDir contains the same catalog.
 	manifests  = filepath.Join("..", "..", "..", cmp.Or(os.Getenv("OLM_V1_MANIFESTS"), "config/olm-v1"))
 	catalogDir = filepath.Join("..", "..", "..", cmp.Or(os.Getenv("CATALOG_DIR"), "catalog/echo-operator"))
 
@@ -37,8 +37,8 @@ var (
 	offer    catalog.Catalog
 	released []releases.Release
 
-	// hops is the table of what was walked.
-	hops []string
+	// upgrades are rows of the table that PrintUpgrades prints.
+	upgrades []string
 )
 
 func TestOLMV1(t *testing.T) {
@@ -48,17 +48,17 @@ func TestOLMV1(t *testing.T) {
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(2 * time.Minute)
 	SetDefaultEventuallyPollingInterval(200 * time.Millisecond)
-	RunSpecs(t, "The operator, installed by OLM v1")
+	RunSpecs(t, "Operator installed by OLM v1")
 }
 
 var _ = BeforeSuite(func() {
 	output, err := TryKubectl("", "get", "crd", "clusterextensions.olm.operatorframework.io")
-	Expect(err).NotTo(HaveOccurred(), "this cluster has no OLM v1; in the local one, make cluster-olm-v1 installs it\n%s", output)
+	Expect(err).NotTo(HaveOccurred(), "OLM v1 is not installed; make cluster-olm-v1 adds it to the local cluster\n%s", output)
 
-	By("removing what an earlier run, the demo, or the suite of OLM v0 has left")
+	By("removing the remains of an earlier run, of the demo, and of the suite of OLM v0")
 	remove()
 
-	By("preparing catalog and installer")
+	By("creating the catalog and the installer's service account")
 	for _, file := range []string{"namespace.yaml", "installer.yaml", "clustercatalog.yaml"} {
 		Kubectl("apply", "-f", filepath.Join(manifests, file))
 	}
@@ -69,18 +69,18 @@ var _ = BeforeSuite(func() {
 	DeferCleanup(remove)
 })
 
-var _ = AfterSuite(func() { PrintHops(hops) })
+var _ = AfterSuite(func() { PrintUpgrades(upgrades) })
 
-// remove removes everything that installing the operator brings, by OLM v1 or v0, and all Echoes.
+// remove deletes everything that an installation by OLM v1 or v0 creates, and all Echoes.
 func remove() {
 	Kubectl("delete", "clusterextension", "echo-operator", "--ignore-not-found")
 	Kubectl("delete", "-k", manifests, "--ignore-not-found")
 	Kubectl("delete", crd, "--ignore-not-found")
-	// OLM v0 leaves these behind, and OLM v1 takes nobody's over.
+	// OLM v0 does not delete these, and OLM v1 does not adopt them.
 	Kubectl("delete", "clusterroles", "-l", "app.kubernetes.io/name=echo-operator,olm.managed=true")
 }
 
-var _ = ReportAfterSuite("what the cluster says after a failure", func(report Report) {
+var _ = ReportAfterSuite("state of the cluster after a failure", func(report Report) {
 	if report.SuiteSucceeded {
 		return
 	}

@@ -1,8 +1,8 @@
-// Command caller calls the Services of Echoes at a steady rate, every request over a
-// connection of its own, and tells on port 8080 how many were answered as they should be.
-// An answer must contain one of the texts; the first that it contains is counted.
+// Command prober requests URLs at a constant rate, each request over a new connection, and serves
+// the counts of successful and failed requests on port 8080. An answer must have status 200 and
+// contain one of the target's texts; the first text that it contains is counted.
 //
-//	caller 'http://echo-hello.op-demo.svc/=hello|hello again' ...
+//	prober 'http://echo-hello.op-demo.svc/=hello|hello again' ...
 package main
 
 import (
@@ -21,31 +21,31 @@ import (
 const (
 	interval = 50 * time.Millisecond
 	timeout  = 5 * time.Second
-	// kept is how many failures are told.
-	kept = 20
+	// maxFailures limits the failures that are described.
+	maxFailures = 20
 )
 
-// count is what the caller tells.
-type count struct {
+// counts is what the prober serves.
+type counts struct {
 	sync.Mutex
 	Sent, Failed int
-	// Answers are the others, by their texts.
+	// Answers counts the successful requests by the text that the answer contained.
 	Answers map[string]int
-	// Failures are the first ones, in words.
+	// Failures describes the first failed requests.
 	Failures []string
 }
 
 func main() {
-	counted := count{Answers: map[string]int{}}
+	counted := counts{Answers: map[string]int{}}
 	client := &http.Client{Timeout: timeout, Transport: &http.Transport{DisableKeepAlives: true}}
 	for _, target := range os.Args[1:] {
 		url, texts, found := strings.Cut(target, "=")
 		if !found {
-			log.Fatalf("%q is no target: it must be a URL, =, and parts of its answers, with | between them", target) //nolint:gosec // It is what the caller wrote.
+			log.Fatalf("invalid target %q: want a URL, =, and texts separated by |", target) //nolint:gosec // The target comes from the pod's own manifest.
 		}
 		go func() {
 			for range time.Tick(interval) {
-				go func() { counted.add(call(client, url, strings.Split(texts, "|"))) }()
+				go func() { counted.add(request(client, url, strings.Split(texts, "|"))) }()
 			}
 		}()
 	}
@@ -60,9 +60,9 @@ func main() {
 	log.Fatal(server.ListenAndServe())
 }
 
-// call makes one request, and returns which of the texts is part of its answer.
-func call(client *http.Client, url string, texts []string) (string, error) {
-	response, err := client.Get(url) //nolint:gosec // It is told whom to call.
+// request makes one request, and returns the first of the texts that the answer contains.
+func request(client *http.Client, url string, texts []string) (string, error) {
+	response, err := client.Get(url) //nolint:gosec // The URL comes from the pod's own manifest.
 	if err != nil {
 		return "", err
 	}
@@ -75,12 +75,12 @@ func call(client *http.Client, url string, texts []string) (string, error) {
 	}
 	i := slices.IndexFunc(texts, func(text string) bool { return strings.Contains(string(body), text) })
 	if i < 0 || response.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("%s: %s: %.100q", url, response.Status, body)
+		return "", fmt.Errorf("%s: %s: %.100q, want 200 and one of %q", url, response.Status, body, texts)
 	}
 	return texts[i], nil
 }
 
-func (c *count) add(text string, err error) {
+func (c *counts) add(text string, err error) {
 	c.Lock()
 	defer c.Unlock()
 	c.Sent++
@@ -89,7 +89,7 @@ func (c *count) add(text string, err error) {
 		return
 	}
 	c.Failed++
-	if len(c.Failures) < kept {
+	if len(c.Failures) < maxFailures {
 		c.Failures = append(c.Failures, time.Now().UTC().Format(time.TimeOnly)+" "+err.Error())
 	}
 }

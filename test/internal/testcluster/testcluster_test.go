@@ -45,7 +45,7 @@ func TestCheckAllowsTheLocalAndAnExplicitCluster(t *testing.T) {
 	}
 }
 
-func TestSuitesRefuseAnotherCluster(t *testing.T) {
+func TestSuitesRejectAnotherCluster(t *testing.T) {
 	command := exec.Command("go", "test", "-tags=e2e", "-count=1", "-run=^(TestEndToEnd|TestOLMV0|TestOLMV1|TestTutorial)$",
 		"./e2e", "./e2e/olmv0", "./e2e/olmv1", "./docs")
 	command.Dir = "../.."

@@ -1,4 +1,4 @@
-// Package catalog reads a file-based catalog: which versions it offers, and which follows which.
+// Package catalog reads a file-based catalog: its versions, and the upgrades between them.
 package catalog
 
 import (
@@ -19,22 +19,22 @@ import (
 
 const namePrefix = "echo-operator.v"
 
-// Catalog is what a catalog offers.
+// Catalog is a file-based catalog.
 type Catalog struct {
 	Channels []Channel
-	// images holds the related images of each bundle, by their names; the bundle's own has none.
+	// images contains the related images of each bundle by name. The bundle's own image has the name "".
 	images map[string]map[string]string
-	// operators holds the image of the operator in each bundle.
+	// operators contains the operator's image of each bundle.
 	operators map[string]string
 }
 
-// Channel is one line of upgrades.
+// Channel is a channel of the package.
 type Channel struct {
 	Name    string
 	Entries []Entry
 }
 
-// Entry is one version in a channel, with the rules that say which versions it follows.
+// Entry is one version in a channel, with the rules for the versions that it replaces.
 type Entry struct {
 	Name      string
 	Replaces  string
@@ -111,17 +111,17 @@ func (c *Catalog) read(file string) error {
 func versionOf(name string) (semver.Version, error) {
 	version, found := strings.CutPrefix(name, namePrefix)
 	if !found {
-		return semver.Version{}, fmt.Errorf("the bundle %s is not named %sX.Y.Z", name, namePrefix)
+		return semver.Version{}, fmt.Errorf("bundle name %s, want %sX.Y.Z", name, namePrefix)
 	}
 	return semver.Parse(version)
 }
 
-// Version is the version of an entry, whose name was checked when it was read.
+// Version returns the version of an entry. Read has checked its name.
 func (e Entry) Version() semver.Version {
 	return semver.MustParse(strings.TrimPrefix(e.Name, namePrefix))
 }
 
-// Follows tells whether the entry is an upgrade for somebody who has the version.
+// Follows reports whether the entry is an upgrade from the version.
 func (e Entry) Follows(version semver.Version) bool {
 	name := namePrefix + version.String()
 	if e.Replaces == name || slices.Contains(e.Skips, name) {
@@ -134,7 +134,7 @@ func (e Entry) Follows(version semver.Version) bool {
 	return err == nil && skipped(version)
 }
 
-// Versions returns those that the channel offers, the oldest first.
+// Versions returns the channel's versions, the oldest first.
 func (c Channel) Versions() []semver.Version {
 	var versions []semver.Version
 	for _, entry := range c.Entries {
@@ -144,13 +144,13 @@ func (c Channel) Versions() []semver.Version {
 	return versions
 }
 
-// Head is the version that the channel leads to.
+// Head returns the newest version of the channel.
 func (c Channel) Head() semver.Version {
 	versions := c.Versions()
 	return versions[len(versions)-1]
 }
 
-// Next returns where the channel leads from a version in one step, the farthest if there are several.
+// Next returns the newest version to which the channel upgrades from a version in one step.
 func (c Channel) Next(from semver.Version) (semver.Version, bool) {
 	next, found := from, false
 	for _, entry := range c.Entries {
@@ -161,8 +161,8 @@ func (c Channel) Next(from semver.Version) (semver.Version, bool) {
 	return next, found
 }
 
-// Edges returns every upgrade between two versions that some channel offers, in the last of
-// those channels, which is the most stable.
+// Edges returns every upgrade between two versions, each with the most stable channel that offers
+// it: the last one.
 func (c Catalog) Edges() []Edge {
 	found := map[string]Edge{}
 	for _, channel := range c.Channels {
@@ -189,7 +189,7 @@ func (c Catalog) Versions() []semver.Version {
 	return versions
 }
 
-// Offering returns the last of the channels that offer a version, which is the most stable.
+// Offering returns the most stable channel that offers a version: the last one.
 func (c Catalog) Offering(version semver.Version) Channel {
 	var offering Channel
 	for _, channel := range c.Channels {
@@ -200,7 +200,7 @@ func (c Catalog) Offering(version semver.Version) Channel {
 	return offering
 }
 
-// Channel returns the channel of that name; an empty one where there is none.
+// Channel returns the channel of that name, or an empty channel.
 func (c Catalog) Channel(name string) Channel {
 	for _, channel := range c.Channels {
 		if channel.Name == name {
@@ -215,7 +215,7 @@ func (c Catalog) Image(version semver.Version) string {
 	return c.operators[namePrefix+version.String()]
 }
 
-// RelatedImages returns all images that a version needs, its bundle included.
+// RelatedImages returns all images that a version needs, including its bundle.
 func (c Catalog) RelatedImages(version semver.Version) []string {
 	return slices.Sorted(maps.Values(c.images[namePrefix+version.String()]))
 }

@@ -1,4 +1,4 @@
-// Package cluster has what the end-to-end suites do with the cluster of the KUBECONFIG.
+// Package cluster contains what the end-to-end suites do with the cluster of KUBECONFIG.
 package cluster
 
 import (
@@ -10,9 +10,20 @@ import (
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
+
+	"github.com/kkloud-io/echo-operator/internal/children"
 )
 
-// Kubectl returns what the command prints, and fails the spec where it fails.
+// ChildResources returns the resources of all children of an Echo, as kubectl takes them.
+func ChildResources() string {
+	var resources []string
+	for _, kind := range children.Kinds {
+		resources = append(resources, kind.Resource.GroupResource().String())
+	}
+	return strings.Join(resources, ",")
+}
+
+// Kubectl runs kubectl and returns its output. If kubectl fails, the spec fails.
 func Kubectl(args ...string) string {
 	ginkgo.GinkgoHelper()
 	output, err := TryKubectl("", args...)
@@ -20,9 +31,9 @@ func Kubectl(args ...string) string {
 	return output
 }
 
-// TryKubectl returns what the command prints, and whether it failed.
+// TryKubectl runs kubectl and returns its output and its error.
 func TryKubectl(stdin string, args ...string) (string, error) {
-	command := exec.Command("kubectl", args...) //nolint:gosec // The specs say what to run.
+	command := exec.Command("kubectl", args...) //nolint:gosec // The specs choose the arguments.
 	command.Stdin = strings.NewReader(stdin)
 	var output, errors bytes.Buffer
 	command.Stdout, command.Stderr = &output, &errors
@@ -38,8 +49,8 @@ func Apply(namespace, manifest string) {
 }
 
 // NewNamespace creates a namespace that enforces the restricted Pod Security Standard, and
-// removes it when the spec, or the container that called it, ends. A run that was interrupted
-// may have left one of that name.
+// deletes it at the end of the spec or container that calls it. It first deletes a namespace of
+// that name from an interrupted run.
 func NewNamespace(name string) {
 	ginkgo.GinkgoHelper()
 	Kubectl("delete", "namespace", name, "--ignore-not-found")
@@ -54,8 +65,8 @@ func WaitReady(namespace, echo string) {
 	Kubectl("-n", namespace, "wait", "--for=condition=Ready", "echo/"+echo, "--timeout=120s")
 }
 
-// ExpectAnswer checks what the Echo's Service answers. It may take a moment: endpoints follow
-// the readiness of pods, and no status tells when they have.
+// ExpectAnswer checks the answer of the Echo's Service. It retries for 20 s: endpoints follow the
+// readiness of pods, and no status shows when they are programmed.
 func ExpectAnswer(namespace, echo, port string, matcher types.GomegaMatcher) {
 	ginkgo.GinkgoHelper()
 	gomega.Eventually(func() (string, error) {
@@ -64,13 +75,13 @@ func ExpectAnswer(namespace, echo, port string, matcher types.GomegaMatcher) {
 			return "", fmt.Errorf("%w: %s", err, output)
 		}
 		return output, nil
-	}, "20s").Should(matcher)
+	}, "20s").Should(matcher, "answer of Service %s/echo-%s", namespace, echo)
 }
 
-// PrintHops prints the table of what was walked.
-func PrintHops(hops []string) {
-	if len(hops) > 0 {
-		fmt.Println("| from | to | channel | hop | requests | failed | server pods restarted |\n|---|---|---|---|---|---|---|\n" +
-			strings.Join(hops, "\n"))
+// PrintUpgrades prints the table of the upgrades that a suite tested.
+func PrintUpgrades(rows []string) {
+	if len(rows) > 0 {
+		fmt.Println("| from | to | channel | duration | requests | failed | server pods restarted |\n|---|---|---|---|---|---|---|\n" +
+			strings.Join(rows, "\n"))
 	}
 }

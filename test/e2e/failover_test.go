@@ -11,55 +11,55 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/kkloud-io/echo-operator/test/e2e/internal/users"
+	"github.com/kkloud-io/echo-operator/test/e2e/internal/workload"
 )
 
 const operatorDeployment = "deployment/echo-operator-controller-manager"
 
-// recovery ends the operator that leads, and measures how long it takes until another acts.
-// It comes after the quiet time, as an operator that starts reads the whole cluster.
-func recovery() {
+// failover stops or kills the leader, and measures the time until the next one leads and writes.
+// It runs after the steady state, because an operator that starts lists the whole cluster.
+func failover() {
 	const namespace = "recovery-e2e"
 	var table []string
 
 	BeforeAll(func() {
 		newNamespace(namespace)
 		apply(namespace, echoManifest("hello", map[string]any{"message": "first", "replicas": 2}))
-		settle(namespace)
-		users.StartCaller(namespace, "caller", "http://echo-hello."+namespace+".svc/=first|second")
+		waitSettled(namespace)
+		workload.StartProber(namespace, "prober", "http://echo-hello."+namespace+".svc/=first|second")
 	})
 	AfterAll(func() {
-		AddReportEntry("\n| the leader is | another leads after | and acts after | requests | failed |\n|---|---|---|---|---|\n" + strings.Join(table, "\n"))
+		AddReportEntry("\n| the leader is | the next one leads after | and writes after | requests | failed |\n|---|---|---|---|---|\n" + strings.Join(table, "\n"))
 	})
 
-	DescribeTable("soon, and no request is lost", func(replicas int, end func(pod string), message string, limit time.Duration) {
+	DescribeTable("is replaced within the limit, and no request fails", func(replicas int, end func(pod string), message string, limit time.Duration) {
 		scaleOperator(replicas)
-		before := users.CallsOf(namespace, "caller")
-		gone := leader()
-		pod, _, _ := strings.Cut(gone, "_")
+		before := workload.RequestsOf(namespace, "prober")
+		old := leader()
+		pod, _, _ := strings.Cut(old, "_")
 		start := time.Now()
 		end(pod)
-		Eventually(leader, limit, "100ms").ShouldNot(Or(Equal(gone), BeEmpty()))
+		Eventually(leader, limit, "100ms").ShouldNot(Or(Equal(old), BeEmpty()))
 		leads := time.Since(start)
 		kubectl("-n", namespace, "patch", "echo", "hello", "--type=merge", "-p", `{"spec":{"message":"`+message+`"}}`)
 		Eventually(func() string {
 			return kubectl("-n", namespace, "get", "deployment", "echo-hello", "-o", "jsonpath={.spec.template.spec.containers[0].args}")
 		}, limit-leads, "100ms").Should(ContainSubstring(message))
-		acts := time.Since(start)
-		settle(namespace)
-		calls := users.CallsOf(namespace, "caller").Since(before)
+		writes := time.Since(start)
+		waitSettled(namespace)
+		requests := workload.RequestsOf(namespace, "prober").Since(before)
 		table = append(table, fmt.Sprintf("| %s | %.1f s | %.1f s | %d | %d |",
-			CurrentSpecReport().LeafNodeText, leads.Seconds(), acts.Seconds(), calls.Sent, calls.Failed))
-		Expect(calls.Failed).To(BeZero(), strings.Join(calls.Failures, "\n"))
+			CurrentSpecReport().LeafNodeText, leads.Seconds(), writes.Seconds(), requests.Sent, requests.Failed))
+		Expect(requests.Failed).To(BeZero(), "failed requests:\n%s", strings.Join(requests.Failures, "\n"))
 	},
-		Entry("stopped, the only one", 1, stop, "second", 10*time.Second),
-		Entry("killed, the only one", 1, kill, "first", 25*time.Second),
-		Entry("stopped, one of two", 2, stop, "second", 10*time.Second),
-		Entry("killed, one of two", 2, kill, "first", 25*time.Second),
+		Entry("when the only replica is stopped", 1, stop, "second", 10*time.Second),
+		Entry("when the only replica is killed", 1, kill, "first", 25*time.Second),
+		Entry("when one of two replicas is stopped", 2, stop, "second", 10*time.Second),
+		Entry("when one of two replicas is killed", 2, kill, "first", 25*time.Second),
 	)
 }
 
-// scaleOperator has OLM run that many replicas of the operator.
+// scaleOperator makes OLM run that many replicas of the operator.
 func scaleOperator(replicas int) {
 	GinkgoHelper()
 	csv := kubectl("-n", operatorNamespace, "get", "subscription", "echo-operator", "-o", "jsonpath={.status.installedCSV}")
@@ -68,13 +68,13 @@ func scaleOperator(replicas int) {
 	kubectl("-n", operatorNamespace, "wait", operatorDeployment, "--timeout=60s", fmt.Sprint("--for=jsonpath={.status.availableReplicas}=", replicas))
 }
 
-// leader tells which process leads: its pod's name, an underscore, and an identity of its own.
+// leader returns the identity of the leader: its pod's name, an underscore, and a UUID.
 func leader() string {
 	GinkgoHelper()
 	return kubectl("-n", operatorNamespace, "get", "lease", "echo-operator.kkloud.io", "-o", "jsonpath={.spec.holderIdentity}")
 }
 
-// stop has the operator's process ended by SIGTERM.
+// stop ends the operator's process by SIGTERM.
 func stop(pod string) {
 	GinkgoHelper()
 	kubectl("-n", operatorNamespace, "delete", "pod", pod, "--wait=false")
@@ -83,7 +83,7 @@ func stop(pod string) {
 // kill ends the operator's process by SIGKILL, from the node.
 func kill(pod string) {
 	GinkgoHelper()
-	requireLocalCluster("only on the local cluster's node can a process be killed")
+	requireLocalCluster("killing a process needs access to the node")
 	id := kubectl("-n", operatorNamespace, "get", "pod", pod, "-o", "jsonpath={.status.containerStatuses[0].containerID}")
 	id = strings.TrimPrefix(id, "containerd://")
 	Expect(id).NotTo(BeEmpty())

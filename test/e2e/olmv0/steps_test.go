@@ -11,27 +11,27 @@ import (
 	. "github.com/onsi/gomega"
 
 	. "github.com/kkloud-io/echo-operator/test/e2e/internal/cluster"
-	"github.com/kkloud-io/echo-operator/test/e2e/internal/users"
+	"github.com/kkloud-io/echo-operator/test/e2e/internal/workload"
 )
 
-// hop approves the upgrade and checks that it is whole, and that the users have not noticed.
-func hop(channel, from, to string, rolls bool, u users.Users) {
+// upgrade approves one upgrade, and checks that it is complete and does not affect the workload.
+func upgrade(channel, from, to string, rolls bool, w workload.Workload) {
 	GinkgoHelper()
-	before := u.Look()
+	before := w.Observe()
 	start := time.Now()
 	approve(to)
 	awaitSucceeded(to)
 	took := time.Since(start)
-	checkNothingIsLeftOf(from)
+	expectNothingLeftOf(from)
 
-	By("letting the new operator act")
-	u.TryOperator()
+	By("checking that the new operator reconciles")
+	w.ExerciseOperator()
 	Expect(Kubectl("get", crd, "-o", "jsonpath={.status.storedVersions}")).To(Equal(`["v1"]`))
-	hops = append(hops, fmt.Sprintf("| %s | %s | %s | %.1f s | %s |", from, to, channel, took.Seconds(), u.Check(before, rolls)))
+	upgrades = append(upgrades, fmt.Sprintf("| %s | %s | %s | %.1f s | %s |", from, to, channel, took.Seconds(), w.ExpectUnaffected(before, rolls)))
 }
 
-// checkNothingIsLeftOf checks that OLM has taken the version away, with all that it made for it.
-func checkNothingIsLeftOf(version string) {
+// expectNothingLeftOf checks that OLM has deleted the version and every object that it created for it.
+func expectNothingLeftOf(version string) {
 	GinkgoHelper()
 	Eventually(phase).WithArguments(version).Should(Equal("absent"))
 	Eventually(func() string {
@@ -41,5 +41,5 @@ func checkNothingIsLeftOf(version string) {
 	}).Should(BeEmpty())
 	Eventually(func() []string {
 		return strings.Fields(Kubectl("-n", operatorNamespace, "get", "csv,operatorconditions,deployments,pods", "-o", "name"))
-	}).Should(HaveLen(4), "one of each kind")
+	}).Should(HaveLen(4), "CSVs, OperatorConditions, Deployments and pods: one of each")
 }
