@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -75,7 +74,7 @@ func TestManifestsPassLinters(t *testing.T) {
 				waived := false
 				for _, w := range waivers {
 					for _, pattern := range w.Objects {
-						if w.Linter == f.linter && matches(t, w.Rule, f.rule) && matches(t, pattern, f.object) {
+						if w.Linter == f.linter && repo.Matches(t, w.Rule, f.rule) && repo.Matches(t, pattern, f.object) {
 							needed[w.Linter+w.Rule+pattern] = true
 							waived = true
 						}
@@ -97,15 +96,6 @@ func TestManifestsPassLinters(t *testing.T) {
 			}
 		}
 	}
-}
-
-func matches(t *testing.T, pattern, name string) bool {
-	t.Helper()
-	matched, err := path.Match(pattern, name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return matched
 }
 
 // The operator's pod sets no user, so the images must name one.

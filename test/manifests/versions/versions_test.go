@@ -4,7 +4,6 @@ package versions
 
 import (
 	"os/exec"
-	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -73,7 +72,7 @@ func TestVersionsOfProgramsMatchModuleFiles(t *testing.T) {
 	}
 	texts := map[string]string{}
 	for file := range strings.FieldsSeq(string(list)) {
-		record := slices.ContainsFunc(records, func(pattern string) bool { return matches(t, pattern, file) })
+		record := slices.ContainsFunc(records, func(pattern string) bool { return repo.Matches(t, pattern, file) })
 		if record || strings.HasPrefix(file, "tools/") || filepath.Ext(file) == ".sum" {
 			continue
 		}
@@ -121,13 +120,4 @@ func TestVersionOfOperatorMatchesMakefile(t *testing.T) {
 			t.Errorf("%s does not name version %s, as the Makefile does", file, version)
 		}
 	}
-}
-
-func matches(t *testing.T, pattern, file string) bool {
-	t.Helper()
-	matched, err := path.Match(pattern, file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return matched
 }

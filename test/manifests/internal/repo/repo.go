@@ -4,6 +4,7 @@ package repo
 import (
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -88,6 +89,16 @@ func Walk(t *testing.T, folder, extension string, visit func(file, text string))
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Matches reports whether a name matches a pattern for path.Match.
+func Matches(t *testing.T, pattern, name string) bool {
+	t.Helper()
+	matched, err := path.Match(pattern, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return matched
 }
 
 // At returns the value at a path. It fails the test if the path does not exist.
