@@ -96,7 +96,7 @@ lint-fix: lint ## Lint, and fix what the linters can fix.
 # The word list covers code, manifests and scripts; not the documents, nor generated files.
 WORDS := *.go *.yaml *.yml *.sh *.toml *dashboard.json *.mk *Makefile *Dockerfile .ci/* :!bundle :!catalog/echo-operator :!config/crd/bases :!hack/vale
 .PHONY: lint-words
-lint-words: bin/vale ## Check the words of code, manifests and scripts by the list in hack/vale; WORDS=test/chaos checks one folder.
+lint-words: bin/vale ## Check the words of code, manifests and scripts by the list in hack/vale; WORDS='test/*.go' checks one folder.
 	git ls-files $(WORDS:%='%') | xargs vale --output=line
 
 # The layers of `make test`. While those of the second line run, make builds what the third line needs.

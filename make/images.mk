@@ -68,12 +68,9 @@ endif
 # If the manifests name a digest, the image needs every platform; otherwise that of this machine is enough.
 IMAGE_PLATFORMS := $(if $(shell grep '$(PUBLISHED)@' config/manager/manager.yaml),$(PLATFORMS),linux/$(shell go env GOARCH))
 
-# $(call push,<image>,<data or image>) pushes with PUSH_FLAGS, or into the registry of the local
-# cluster, which serves every image under its public name.
-ifdef LOCAL_CLUSTER
+# $(call push,<image>,<data or image>) pushes to the registry that the image names, with PUSH_FLAGS. The published images
+# go to the registry of the local cluster instead, which serves every image under its public name.
+push = $(if $(and $(LOCAL_CLUSTER),$(filter $(PUBLISHED)% $(PROMETHEUS_IMG),$(1))),$(call push_local,$(1),$(2)),$(call push_$(2),$(1),$(1),$(PUSH_FLAGS)))
 path_of = $(patsubst quay.io/%,%,$(patsubst ghcr.io/%,%,$(1)))
-push = @test -f bin/cluster/registry || { echo "The local cluster is not running. Run \"make cluster-up\", or set USE_EXISTING_CLUSTER=true to push to $(1)." >&2; exit 1; }; \
+push_local = @test -f bin/cluster/registry || { echo "The local cluster is not running. Run \"make cluster-up\", or set USE_EXISTING_CLUSTER=true to push to $(1)." >&2; exit 1; }; \
 	echo "Pushing $(1) ..."; $(call push_$(2),$(1),$$(cat bin/cluster/registry)/$(call path_of,$(1)),--tls-verify=false)
-else
-push = $(call push_$(2),$(1),$(1),$(PUSH_FLAGS))
-endif

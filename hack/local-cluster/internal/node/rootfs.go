@@ -25,7 +25,7 @@ func WriteConfig() error {
 	}
 	return fs.WalkDir(tree, ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
-			return fmt.Errorf("walk the embedded configuration: %w", err)
+			return fmt.Errorf("read the embedded configuration: %w", err)
 		}
 		target := filepath.Join("/", path)
 		if entry.IsDir() {
