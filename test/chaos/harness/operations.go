@@ -12,6 +12,7 @@ import (
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/test/chaos/kinds"
+	"github.com/kkloud-io/echo-operator/test/chaos/oracle"
 )
 
 // InBoth does the same in both namespaces, first in the subject.
@@ -79,7 +80,7 @@ func (e *Environment) OnChild(ctx context.Context, echo string, kind children.Ki
 				return err
 			}
 			if !metav1.IsControlledBy(child, owner) {
-				return fmt.Errorf("%s %s: not controlled by Echo %s", kind.Name, child.GetName(), echo)
+				return oracle.Findingf(child, "not controlled by Echo %s", echo)
 			}
 			return do(ctx, child)
 		})

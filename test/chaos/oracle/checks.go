@@ -9,11 +9,22 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/status"
+	"github.com/kkloud-io/echo-operator/test/chaos/kinds"
 	"github.com/kkloud-io/echo-operator/test/chaos/proxy"
 )
+
+// Findingf returns an error that starts with the kind, namespace and name of an object.
+func Findingf(object client.Object, format string, args ...any) error {
+	name := object.GetName()
+	if object.GetNamespace() != "" {
+		name = object.GetNamespace() + "/" + name
+	}
+	return fmt.Errorf("%s %s: %w", kinds.Of(object), name, fmt.Errorf(format, args...))
+}
 
 // The operator under test repeats writes that failed, and writes whose response was dropped. For
 // each operator the bound of writes is a multiple of the control operator's, plus some for each
@@ -101,7 +112,7 @@ func CheckSettled(echoes []echov1.Echo) error {
 			return err
 		}
 		if status.RolloutInFlight(echo.Status) {
-			return fmt.Errorf("Echo %s: want a completed rollout, got %s replicas ready: %s", echo.Name, echo.Status.Ready,
+			return Findingf(echo, "want a completed rollout, got %s replicas ready: %s", echo.Status.Ready,
 				meta.FindStatusCondition(echo.Status.Conditions, echov1.ConditionProgressing).Message)
 		}
 	}
@@ -111,7 +122,7 @@ func CheckSettled(echoes []echov1.Echo) error {
 // CheckObserved checks that the status is about the newest spec.
 func CheckObserved(echo *echov1.Echo) error {
 	if echo.Status.ObservedGeneration != echo.Generation {
-		return fmt.Errorf("Echo %s: status.observedGeneration = %d, want %d", echo.Name, echo.Status.ObservedGeneration, echo.Generation)
+		return Findingf(echo, "status.observedGeneration = %d, want %d", echo.Status.ObservedGeneration, echo.Generation)
 	}
 	return nil
 }
@@ -120,7 +131,7 @@ func CheckObserved(echo *echov1.Echo) error {
 func CheckReadyNow(echo *echov1.Echo) error {
 	ready := meta.FindStatusCondition(echo.Status.Conditions, echov1.ConditionReady)
 	if ready == nil || ready.Status != metav1.ConditionTrue || ready.ObservedGeneration != echo.Generation {
-		return fmt.Errorf("Echo %s: want condition Ready=True of generation %d, got %s", echo.Name, echo.Generation, describe(ready))
+		return Findingf(echo, "want condition Ready=True of generation %d, got %s", echo.Generation, describe(ready))
 	}
 	return nil
 }
@@ -129,7 +140,7 @@ func CheckReadyNow(echo *echov1.Echo) error {
 func CheckCondition(echo *echov1.Echo, conditionType, reason string) error {
 	condition := meta.FindStatusCondition(echo.Status.Conditions, conditionType)
 	if condition == nil || condition.Reason != reason || condition.ObservedGeneration != echo.Generation {
-		return fmt.Errorf("Echo %s: want condition %s with reason %s of generation %d, got %s", echo.Name, conditionType, reason, echo.Generation, describe(condition))
+		return Findingf(echo, "want condition %s with reason %s of generation %d, got %s", conditionType, reason, echo.Generation, describe(condition))
 	}
 	return nil
 }
@@ -143,10 +154,10 @@ func CheckDegraded(echo *echov1.Echo, reason, text string) error {
 		return err
 	}
 	if !strings.Contains(degraded.Message, text) {
-		return fmt.Errorf("Echo %s: want condition Degraded with a message that contains %q, got %s", echo.Name, text, describe(degraded))
+		return Findingf(echo, "want condition Degraded with a message that contains %q, got %s", text, describe(degraded))
 	}
 	if ready == nil || ready.Status != metav1.ConditionFalse || ready.Message != degraded.Message {
-		return fmt.Errorf("Echo %s: want condition Ready=False with the message of Degraded, got %s", echo.Name, describe(ready))
+		return Findingf(echo, "want condition Ready=False with the message of Degraded, got %s", describe(ready))
 	}
 	return nil
 }
@@ -171,8 +182,7 @@ func CheckGenerations(before, after map[string]int64) error {
 func CheckRejected(echo *echov1.Echo, text string) error {
 	degraded := meta.FindStatusCondition(echo.Status.Conditions, echov1.ConditionDegraded)
 	if degraded == nil || degraded.Reason != echov1.ReasonRejected || !strings.Contains(degraded.Message, text) {
-		return fmt.Errorf("Echo %s: want condition Degraded with reason %s and a message that contains %q, got %s",
-			echo.Name, echov1.ReasonRejected, text, describe(degraded))
+		return Findingf(echo, "want condition Degraded with reason %s and a message that contains %q, got %s", echov1.ReasonRejected, text, describe(degraded))
 	}
 	return nil
 }

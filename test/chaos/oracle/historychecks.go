@@ -58,8 +58,8 @@ func (h *History) CheckReady() (findings []error) {
 			continue
 		}
 		if !h.wasRolledOut(echo) && !h.inGap(echo.number) {
-			findings = append(findings, fmt.Errorf("Echo %s: status says Ready of generation %d (resource version %d), but its Deployment was not rolled out",
-				echo.object.Name, echo.object.Generation, echo.number))
+			findings = append(findings, Findingf(echo.object, "status says Ready of generation %d (resource version %d), but its Deployment was not rolled out",
+				echo.object.Generation, echo.number))
 		}
 	}
 	return findings
@@ -97,7 +97,7 @@ func desired(d *appsv1.Deployment, echo *echov1.Echo) *appsv1.Deployment {
 func (h *History) CheckOrder() (findings []error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for name, versions := range h.deployments {
+	for _, versions := range h.deployments {
 		newest, uid := int64(0), types.UID("")
 		for _, d := range versions {
 			if uid != d.object.UID {
@@ -105,8 +105,8 @@ func (h *History) CheckOrder() (findings []error) {
 			}
 			generation := h.generationOf(d)
 			if generation > 0 && generation < newest {
-				findings = append(findings, fmt.Errorf("Deployment %s: went from generation %d of its Echo back to generation %d (resource version %d)",
-					name, newest, generation, d.number))
+				findings = append(findings, Findingf(d.object, "went from generation %d of its Echo back to generation %d (resource version %d)",
+					newest, generation, d.number))
 			}
 			newest = max(newest, generation)
 		}

@@ -4,6 +4,7 @@ package oracle
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -121,10 +122,7 @@ func normalize(object client.Object, names map[types.UID]string) (map[string]any
 
 func normalMetadata(object client.Object, names map[types.UID]string) map[string]any {
 	metadata := map[string]any{"name": object.GetName(), "labels": object.GetLabels()}
-	annotations := map[string]string{}
-	for name, value := range object.GetAnnotations() {
-		annotations[name] = value
-	}
+	annotations := maps.Clone(object.GetAnnotations())
 	for _, name := range volatileAnnotations {
 		delete(annotations, name)
 	}
@@ -160,7 +158,7 @@ func CheckUntouched(before, now client.Object) error {
 	if before.GetResourceVersion() == now.GetResourceVersion() {
 		return nil
 	}
-	changed := fmt.Errorf("%s %s: not controlled by the Echo, want no change; was %+v, is %+v", kinds.Of(now), now.GetName(), before, now)
+	changed := Findingf(now, "not controlled by the Echo, want no change; was %+v, is %+v", before, now)
 	for _, entry := range now.GetManagedFields() {
 		if strings.HasPrefix(entry.Manager, operatorManager) {
 			return changed

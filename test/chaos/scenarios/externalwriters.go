@@ -273,7 +273,7 @@ func expectKept(ctx context.Context, e *harness.Environment, kind children.Kind,
 	check := func(ctx context.Context) error {
 		return e.OnChild(ctx, one, kind, func(_ context.Context, child client.Object) error {
 			if !kept(child) {
-				return fmt.Errorf("%s %s: want the fields of external writers unchanged, got %+v", kind.Name, child.GetName(), child)
+				return oracle.Findingf(child, "want the fields of external writers unchanged, got %+v", child)
 			}
 			return nil
 		})

@@ -120,7 +120,7 @@ func awaitSuccessor(ctx context.Context, e *harness.Environment, before string) 
 	return e.Await(ctx, harness.ConvergenceTimeout, "another operator holds the lease", func(ctx context.Context) error {
 		leader, err := currentLeader(ctx, e)
 		if err == nil && (leader == "" || leader == before) {
-			err = fmt.Errorf("Lease %s: holder is %q, want another one than %q", leaseName, leader, before)
+			err = fmt.Errorf("holder of Lease %s is %q, want another one than %q", leaseName, leader, before)
 		}
 		return err
 	})

@@ -95,7 +95,7 @@ func (s *fieldSequence) step(ctx context.Context, c change) error {
 	case c.rejection != "":
 		s.spec = before
 		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), c.rejection) {
-			return fmt.Errorf("Echo %s: want a rejection that contains %q, got %w", one, c.rejection, orAccepted(err))
+			return fmt.Errorf("update of Echo %s: want a rejection that contains %q, got %w", one, c.rejection, orAccepted(err))
 		}
 		return errors.Join(s.Compare(ctx), s.expectGenerations(ctx, generations))
 	case err != nil:

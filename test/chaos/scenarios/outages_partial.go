@@ -51,8 +51,8 @@ func (o outage) noPermissions(ctx context.Context, e *harness.Environment) error
 			return err
 		}
 		if oracle.CheckObserved(echo) == nil {
-			return fmt.Errorf("Echo %s: status.observedGeneration = %d, want an earlier one, because the operator has no permissions",
-				echo.Name, echo.Status.ObservedGeneration)
+			return oracle.Findingf(echo, "status.observedGeneration = %d, want an earlier one, because the operator has no permissions",
+				echo.Status.ObservedGeneration)
 		}
 		return nil
 	})

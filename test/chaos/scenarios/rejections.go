@@ -161,7 +161,7 @@ func (r rejection) awaitReport(ctx context.Context, e *harness.Environment) erro
 			return err
 		}
 		if !oracle.RolledOut(&d, echo) {
-			return fmt.Errorf("Deployment %s: want a completed rollout, got %+v", d.Name, d.Status)
+			return oracle.Findingf(&d, "want a completed rollout, got %+v", d.Status)
 		}
 		return nil
 	})
