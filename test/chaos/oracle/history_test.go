@@ -135,6 +135,23 @@ func TestCheckCreations(t *testing.T) {
 			s.add(newDeployment(newEcho(1), "b"))
 			s.Delete(newEcho(1))
 		}, 1, []string{"created 2 times"}},
+		"created twice, the operator was served the state before the deleted Echo was created": {func(s *script) {
+			serveStale(s, 0)
+			s.add(newEcho(1))
+			s.add(ready(newEcho(1)))
+			s.add(newDeployment(newEcho(1), "a"))
+			s.add(newDeployment(newEcho(1), "b"))
+			s.Delete(newEcho(1))
+		}, 1, []string{"created 2 times"}},
+		"created twice, the Echo was deleted before it had a status, another one has a status": {func(s *script) {
+			s.add(newEcho(1))
+			s.add(newDeployment(newEcho(1), "a"))
+			s.add(newDeployment(newEcho(1), "b"))
+			s.Delete(newEcho(1))
+			next := ready(newEcho(1))
+			next.UID = "next"
+			s.add(next)
+		}, 1, nil},
 		"created without an owner": {func(s *script) {
 			d := newDeployment(newEcho(1), "a")
 			d.OwnerReferences = nil
@@ -237,6 +254,19 @@ func TestCheckReady(t *testing.T) {
 			s.add(ready(newEcho(1)))
 			s.Gap(uint64(s.version))
 		}, nil},
+		"history has a gap later": {func(s *script) {
+			s.add(newDeployment(newEcho(1), "a"))
+			s.add(ready(newEcho(1)))
+			s.add(newDeployment(newEcho(1), "a"))
+			s.Gap(uint64(s.version) + 1)
+		}, notReady},
+		"history has two gaps later": {func(s *script) {
+			s.add(newDeployment(newEcho(1), "a"))
+			s.add(ready(newEcho(1)))
+			s.add(newDeployment(newEcho(1), "a"))
+			s.Gap(uint64(s.version) + 1)
+			s.Gap(uint64(s.version) + 2)
+		}, notReady},
 		"history has a gap before": {func(s *script) {
 			s.add(newDeployment(newEcho(1), "a"))
 			s.Gap(uint64(s.version))
@@ -300,6 +330,24 @@ func TestCheckOrder(t *testing.T) {
 			back := newEcho(1)
 			back.Generation = 3
 			s.add(back)
+			s.add(newDeployment(newEcho(1), "a"))
+		}, nil},
+		"later generation gets the message of the first afterwards": {func(s *script) {
+			s.add(newEcho(1))
+			s.add(newEcho(2))
+			s.add(newDeployment(newEcho(2), "a"))
+			s.add(newDeployment(newEcho(1), "a"))
+			back := newEcho(1)
+			back.Generation = 3
+			s.add(back)
+		}, []string{"back to generation 1"}},
+		"versions of the Echo are recorded in another order": {func(s *script) {
+			back := newEcho(1)
+			back.Generation = 3
+			s.add(back)
+			s.add(newEcho(1))
+			s.add(newEcho(2))
+			s.add(newDeployment(newEcho(2), "a"))
 			s.add(newDeployment(newEcho(1), "a"))
 		}, nil},
 		"external writer sets a message of no generation": {func(s *script) {

@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -41,7 +42,8 @@ func namespaceWith(namespace string, run int64) (echo *echov1.Echo, objects []cl
 		child.SetAnnotations(map[string]string{"kkloud.io/echo-generation": "1", "deployment.kubernetes.io/revision": strings.Repeat("1", int(run))})
 		switch c := child.(type) {
 		case *corev1.Service:
-			c.Spec.ClusterIP, c.Spec.ClusterIPs = namespace, []string{namespace}
+			c.Spec.ClusterIP = fmt.Sprint("10.0.0.", run)
+			c.Spec.ClusterIPs = []string{c.Spec.ClusterIP}
 		case *appsv1.Deployment:
 			c.Generation = run
 			rolledOut(c).Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, LastUpdateTime: metav1.Now()}}
