@@ -84,7 +84,7 @@ vet: ## Run go vet in every module.
 	for module in $(MODULES); do go -C $$module vet -tags e2e,lifecycle ./...; done
 
 .PHONY: lint
-lint: bin/golangci-lint bin/actionlint ## Lint the Go code and the workflows.
+lint: bin/golangci-lint bin/actionlint lint-words ## Lint the Go code, the workflows and the words.
 	golangci-lint run $(LINT_FLAGS) ./...
 	for module in $(MODULES); do (cd $$module && golangci-lint run --config ../.golangci.yml --disable gosec $(LINT_FLAGS) ./...); done
 	actionlint

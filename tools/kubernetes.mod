@@ -189,8 +189,8 @@ require (
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
-// Kubernetes names its staging modules by paths in its own tree; these are the same, published, of the
-// patch release that the operator is made of: what both need is compiled once.
+// Kubernetes replaces its staging modules with paths in its own tree. These are the published modules
+// of the patch release that the operator uses, so both share compiled packages.
 replace (
 	k8s.io/api => k8s.io/api v0.37.2
 	k8s.io/apiextensions-apiserver => k8s.io/apiextensions-apiserver v0.37.2
