@@ -2,19 +2,17 @@
 package catalog
 
 import (
-	"bytes"
 	"cmp"
-	"errors"
+	"context"
 	"fmt"
-	"io"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/blang/semver/v4"
-	"k8s.io/apimachinery/pkg/util/yaml"
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/operator-framework/operator-registry/alpha/property"
 )
 
 const namePrefix = "echo-operator.v"
@@ -22,10 +20,7 @@ const namePrefix = "echo-operator.v"
 // Catalog is a file-based catalog.
 type Catalog struct {
 	Channels []Channel
-	// images contains the related images of each bundle by name. The bundle's own image has the name "".
-	images map[string]map[string]string
-	// operators contains the operator's image of each bundle.
-	operators map[string]string
+	bundles  map[string]declcfg.Bundle
 }
 
 // Channel is a channel of the package.
@@ -35,12 +30,7 @@ type Channel struct {
 }
 
 // Entry is one version in a channel, with the rules for the versions that it replaces.
-type Entry struct {
-	Name      string
-	Replaces  string
-	Skips     []string
-	SkipRange string
-}
+type Entry declcfg.ChannelEntry
 
 // Edge is one upgrade that a channel offers.
 type Edge struct {
@@ -50,70 +40,25 @@ type Edge struct {
 
 // Read reads the catalog in a directory.
 func Read(dir string) (Catalog, error) {
-	catalog := Catalog{images: map[string]map[string]string{}, operators: map[string]string{}}
-	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
-	if err != nil || len(files) == 0 {
+	catalog := Catalog{bundles: map[string]declcfg.Bundle{}}
+	config, err := declcfg.LoadFS(context.Background(), os.DirFS(dir))
+	if err != nil || len(config.Bundles) == 0 {
 		return catalog, fmt.Errorf("no catalog in %s: %w", dir, err)
 	}
-	for _, file := range files {
-		if err := catalog.read(file); err != nil {
-			return catalog, fmt.Errorf("%s: %w", file, err)
+	for _, channel := range config.Channels {
+		read := Channel{Name: channel.Name}
+		for _, entry := range channel.Entries {
+			if _, err := semver.Parse(strings.TrimPrefix(entry.Name, namePrefix)); err != nil {
+				return catalog, fmt.Errorf("%s: bundle name %s, want %sX.Y.Z", dir, entry.Name, namePrefix)
+			}
+			read.Entries = append(read.Entries, Entry(entry))
 		}
+		catalog.Channels = append(catalog.Channels, read)
+	}
+	for _, bundle := range config.Bundles {
+		catalog.bundles[bundle.Name] = bundle
 	}
 	return catalog, nil
-}
-
-func (c *Catalog) read(file string) error {
-	text, err := os.ReadFile(file) // #nosec G304 -- a file of this repository
-	if err != nil {
-		return err
-	}
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
-	for {
-		var blob struct {
-			Schema, Name  string
-			Entries       []Entry
-			RelatedImages []struct{ Name, Image string }
-			Properties    []struct {
-				Type  string
-				Value struct {
-					Annotations struct{ ContainerImage string }
-				}
-			}
-		}
-		if err := decoder.Decode(&blob); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		switch blob.Schema {
-		case "olm.channel":
-			c.Channels = append(c.Channels, Channel{blob.Name, blob.Entries})
-			for _, entry := range blob.Entries {
-				if _, err := versionOf(entry.Name); err != nil {
-					return err
-				}
-			}
-		case "olm.bundle":
-			c.images[blob.Name] = map[string]string{}
-			for _, related := range blob.RelatedImages {
-				c.images[blob.Name][related.Name] = related.Image
-			}
-			for _, property := range blob.Properties {
-				if property.Type == "olm.csv.metadata" {
-					c.operators[blob.Name] = property.Value.Annotations.ContainerImage
-				}
-			}
-		}
-	}
-}
-
-func versionOf(name string) (semver.Version, error) {
-	version, found := strings.CutPrefix(name, namePrefix)
-	if !found {
-		return semver.Version{}, fmt.Errorf("bundle name %s, want %sX.Y.Z", name, namePrefix)
-	}
-	return semver.Parse(version)
 }
 
 // Version returns the version of an entry. Read has checked its name.
@@ -182,7 +127,7 @@ func (c Catalog) Edges() []Edge {
 // Versions returns all versions of the catalog, the oldest first.
 func (c Catalog) Versions() []semver.Version {
 	var versions []semver.Version
-	for name := range c.images {
+	for name := range c.bundles {
 		versions = append(versions, Entry{Name: name}.Version())
 	}
 	slices.SortFunc(versions, semver.Version.Compare)
@@ -212,10 +157,19 @@ func (c Catalog) Channel(name string) Channel {
 
 // Image returns the operator's image in a version.
 func (c Catalog) Image(version semver.Version) string {
-	return c.operators[namePrefix+version.String()]
+	properties, err := property.Parse(c.bundles[namePrefix+version.String()].Properties)
+	if err != nil || len(properties.CSVMetadatas) == 0 {
+		return ""
+	}
+	return properties.CSVMetadatas[0].Annotations["containerImage"]
 }
 
 // RelatedImages returns all images that a version needs, including its bundle.
 func (c Catalog) RelatedImages(version semver.Version) []string {
-	return slices.Sorted(maps.Values(c.images[namePrefix+version.String()]))
+	var images []string
+	for _, related := range c.bundles[namePrefix+version.String()].RelatedImages {
+		images = append(images, related.Image)
+	}
+	slices.Sort(images)
+	return images
 }
