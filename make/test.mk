@@ -7,8 +7,8 @@ PURE := ./api/... ./internal/apirules ./internal/children/... ./internal/metrics
 .PHONY: unit
 unit: ## Test what needs no API server; statement coverage of children and status is at least 95 %.
 	$(RACE) $(PURE)
-	CGO_ENABLED=1 go -C test test -race ./chaos/... ./docs
-	CGO_ENABLED=1 go -C hack test -race ./catalog/releases
+	CGO_ENABLED=1 go -C test test -race ./chaos/... ./docs ./internal/...
+	CGO_ENABLED=1 go -C hack test -race ./catalog/releases ./isolation
 	go test ./cmd/... # Without the race detector, because the metrics servers are large.
 	@$(MAKE) --no-print-directory fuzz FUZZTIME=5s
 	@go test -coverprofile=bin/unit.cover ./internal/children/... ./internal/status/... >/dev/null
@@ -30,6 +30,15 @@ integration: build bin/kube-apiserver bin/etcd ## Test the controller on a real 
 
 # $(call covered,<profile>,<per cent>) fails if a coverage profile has less than that.
 covered = go tool cover -func=$(1) | awk '/^total:/ {sub("%","",$$3); printf "coverage %s %% (at least $(2) %%)\n", $$3; exit $$3 < $(2)}'
+
+# bin/isolation runs a command with a kubeconfig that points at a recording server, and fails if that server receives a
+# connection. `make test` runs its layers so; this target also covers a plain `go test ./...`.
+.PHONY: isolation-check bin/isolation
+isolation-check: bin/isolation bin/etcd bin/kube-apiserver bin/kube-score bin/kubesec bin/kustomize bin/opm bin/operator-sdk bin/promtool ## Check that lint and the tests that need no cluster connect to none.
+	isolation $(MAKE) lint unit integration
+	for module in . $(MODULES); do KUBEBUILDER_ASSETS=$(BIN) isolation go -C $$module test ./...; done
+bin/isolation:
+	@go -C hack build -o $(CURDIR)/$@ ./isolation
 
 # The samples of `make test` depend on the commit, so that a commit always has the same result. They print the command
 # that repeats them.

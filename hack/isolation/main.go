@@ -67,6 +67,9 @@ func run(ctx context.Context, command []string) (err error) {
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.Env = append(os.Environ(), environment...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	if strings.Contains(os.Getenv("MAKEFLAGS"), "--jobserver-auth=3,4") {
+		cmd.ExtraFiles = []*os.File{os.NewFile(3, "jobserver"), os.NewFile(4, "jobserver")}
+	}
 	if err := cmd.Run(); err != nil {
 		return errors.Join(fmt.Errorf("%s: %w", strings.Join(command, " "), err), recorder.check(ctx, command))
 	}
