@@ -104,7 +104,8 @@ func environment(ctx context.Context, home, address string) ([]string, error) {
 		"USE_EXISTING_CLUSTER=true",
 		"XDG_CACHE_HOME=" + cache, "XDG_CONFIG_HOME=" + config, "GOPATH=" + strings.TrimSpace(string(gopath)),
 	}
-	if git := filepath.Join(os.Getenv("HOME"), ".gitconfig"); os.Getenv("GIT_CONFIG_GLOBAL") == "" {
+	git := filepath.Join(os.Getenv("HOME"), ".gitconfig")
+	if _, err := os.Stat(git); err == nil && os.Getenv("GIT_CONFIG_GLOBAL") == "" {
 		variables = append(variables, "GIT_CONFIG_GLOBAL="+git)
 	}
 	return variables, nil
