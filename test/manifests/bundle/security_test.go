@@ -200,22 +200,3 @@ func ports(all []networkingv1.NetworkPolicyPort) []string {
 	}
 	return named
 }
-
-// Each threat names an existing test, or states that it has none.
-func TestThreatModelNamesExistingTests(t *testing.T) {
-	text := string(repo.Read(t, repo.Root+"/docs/threat-model.md"))
-	threats := 0
-	for _, row := range regexp.MustCompile(`(?m)^\| .* \|$`).FindAllString(text, -1) {
-		if strings.HasSuffix(row, "| shown by |") {
-			continue
-		}
-		threats++
-		tests := repo.CheckTestNames(t, row)
-		if tests != strings.Count(row, "_test.go") || (tests == 0 && !strings.Contains(row, "**No test**")) {
-			t.Errorf("threat names no test as `file: name` and does not contain **No test**: %s", row)
-		}
-	}
-	if threats < 20 {
-		t.Errorf("found %d threats in docs/threat-model.md, want at least 20", threats)
-	}
-}

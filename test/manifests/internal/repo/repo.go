@@ -149,10 +149,7 @@ func Distinct(items []string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(items)))
 }
 
-var (
-	minKubeVersion = regexp.MustCompile(`(?m)^  minKubeVersion: (\d+\.\d+)`)
-	testName       = regexp.MustCompile("`([^` ]+_test\\.go): ([^`]+)`")
-)
+var minKubeVersion = regexp.MustCompile(`(?m)^  minKubeVersion: (\d+\.\d+)`)
 
 // OldestKubernetes returns the oldest minor version that the bundle supports, such as "1.30".
 func OldestKubernetes(t *testing.T) string {
@@ -173,20 +170,4 @@ func PinnedVersion(t *testing.T, file, module string) string {
 		t.Fatalf("%s does not pin %s", file, module)
 	}
 	return string(match[1])
-}
-
-// CheckTestNames fails for each test that text names as `file: name` and that does not exist. It
-// returns the number of names.
-func CheckTestNames(t *testing.T, text string) int {
-	t.Helper()
-	names := testName.FindAllStringSubmatch(text, -1)
-	for _, name := range names {
-		source, err := os.ReadFile(filepath.Join(Root, name[1]))
-		if err != nil {
-			t.Error(err)
-		} else if !strings.Contains(string(source), "func "+name[2]+"(") && !strings.Contains(string(source), `"`+name[2]) {
-			t.Errorf("%s has no test %q", name[1], name[2])
-		}
-	}
-	return len(names)
 }
