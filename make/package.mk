@@ -19,7 +19,7 @@ $(call overlay,manifests)
 rm -rf $(1)/bundle
 kustomize build bin/overlays/manifests | (cd $(1); operator-sdk generate bundle -q --overwrite \
 	--version $(VERSION) --channels $(CHANNELS) --default-channel $(DEFAULT_CHANNEL))
-csv=$$(echo $(1)/bundle/manifests/*.clusterserviceversion.yaml); \
+@csv=$$(echo $(1)/bundle/manifests/*.clusterserviceversion.yaml); \
 manager=$$(sed -n 's/^ *containerImage: //p' $$csv); \
 scorecard=$$(sed -n 's/^.*image: //p' $(1)/bundle/tests/scorecard/config.yaml | sort -u); \
 sed -i -e 's/createdAt: .*/createdAt: "$(RELEASE_DATE)"/' \
