@@ -37,8 +37,9 @@ covered = go tool cover -func=$(1) | awk '/^total:/ {sub("%","",$$3); printf "co
 isolation-check: bin/isolation bin/etcd bin/kube-apiserver bin/kube-score bin/kubesec bin/kustomize bin/opm bin/operator-sdk bin/promtool ## Check that lint and the tests that need no cluster connect to none.
 	isolation $(MAKE) lint unit integration
 	for module in . $(MODULES); do KUBEBUILDER_ASSETS=$(BIN) isolation go -C $$module test ./...; done
+# With "+" make builds it for `make -n`, too, because the layers run it even then.
 bin/isolation:
-	@go -C hack build -o $(CURDIR)/$@ ./isolation
+	+@go -C hack build -o $(CURDIR)/$@ ./isolation
 
 # The samples of `make test` depend on the commit, so that a commit always has the same result. They print the command
 # that repeats them.
