@@ -1,7 +1,7 @@
 package kinds
 
 import (
-	"fmt"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -52,9 +52,18 @@ func TestListsIncludeEveryKind(t *testing.T) {
 }
 
 func TestWatchedIncludesEchoesPodsAndEveryChild(t *testing.T) {
-	const want = "[echoes services deployments poddisruptionbudgets pods]"
-	if got := fmt.Sprint(Watched()); got != want {
-		t.Errorf("watched resources = %s, want %s", got, want)
+	want := []string{"echoes", "pods"}
+	for _, kind := range children.Kinds {
+		want = append(want, kind.Resource.Resource)
+	}
+	got := Watched()
+	if len(got) != len(want) {
+		t.Errorf("watched resources = %v, want %v", got, want)
+	}
+	for _, resource := range want {
+		if !slices.Contains(got, resource) {
+			t.Errorf("watched resources = %v, want %s among them", got, resource)
+		}
 	}
 }
 
