@@ -74,7 +74,7 @@ var _ = Describe("OLM v1", Ordered, ContinueOnFailure, func() {
 	It("rejects an upgrade whose CRD lacks a field of the installed CRD", func() {
 		By("creating the CRD with an additional field")
 		withField := Kubectl("patch", "--local", "-f", "../../../config/crd/bases/kkloud.io_echoes.yaml", "-o", "json", "--type=json", "-p", `[
-			{"op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/removed", "value": {"type": "string"}},
+			{"op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/extraField", "value": {"type": "string"}},
 			{"op": "add", "path": "/metadata/labels", "value": {"app.kubernetes.io/managed-by": "Helm"}},
 			{"op": "add", "path": "/metadata/annotations/meta.helm.sh~1release-name", "value": "echo-operator"},
 			{"op": "add", "path": "/metadata/annotations/meta.helm.sh~1release-namespace", "value": "`+operatorNamespace+`"}]`)
@@ -84,7 +84,7 @@ var _ = Describe("OLM v1", Ordered, ContinueOnFailure, func() {
 
 		newest := offer.Versions()[len(offer.Versions())-1]
 		create(offer.Offering(newest).Name, newest.String())
-		Eventually(progress).Should(SatisfyAll(ContainSubstring("NoExistingFieldRemoved"), ContainSubstring("removed")))
+		Eventually(progress).Should(SatisfyAll(ContainSubstring("NoExistingFieldRemoved"), ContainSubstring("extraField")))
 		Expect(progress()).NotTo(HavePrefix("installed"))
 		Expect(objects()).To(BeEmpty())
 
