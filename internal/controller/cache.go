@@ -20,19 +20,18 @@ import (
 )
 
 // CacheOptions limits the cache to the given namespaces (none means all) and to the children
-// of Echoes, so that other Deployments, Services and pods use no memory. Reads of children
-// and pods return the cached object itself: the reconciler changes only deep copies.
+// of Echoes, so that other Deployments, Services and pods use no memory.
 func CacheOptions(namespaces []string) cache.Options {
 	managed := labels.SelectorFromSet(labels.Set{children.ManagedByLabel: children.ManagedBy})
 	options := cache.Options{
 		ReaderFailOnMissingInformer: true,
 		DefaultTransform:            cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}: {Label: managed, UnsafeDisableDeepCopy: new(true), Transform: slimPod},
+			&corev1.Pod{}: {Label: managed, Transform: slimPod},
 		},
 	}
 	for _, kind := range children.Kinds {
-		byObject := cache.ByObject{Label: managed, UnsafeDisableDeepCopy: new(true)}
+		byObject := cache.ByObject{Label: managed}
 		if kind.Name == "Deployment" {
 			byObject.Transform = slimDeployment
 		}

@@ -50,7 +50,7 @@ func (e *mutatedByAdmissionError) Error() string {
 // of equal objects may differ in notation, for example 1 and 1000m, so reflection decides then.
 func (r *EchoReconciler) desiredState(echo *echov1.Echo, c children.Kind, live client.Object) (desired client.Object, changed bool) {
 	desired = live.DeepCopyObject().(client.Object)
-	before := encode(desired) // Encoding writes into quantities, and other goroutines read the live object.
+	before := encode(desired)
 	c.Mutate(desired, echo, r.ServerImage)
 	if before != nil && bytes.Equal(before, encode(desired)) {
 		return desired, false
