@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/version"
 )
 
 // check is a condition of the cluster, written as the arguments of `kubectl wait`.
@@ -44,9 +46,14 @@ func (c *cluster) wait(ctx context.Context, timeout time.Duration, checks ...che
 	return nil
 }
 
-// apply uses server-side apply, because OLM's CRDs exceed the size limit of the
+// apply expands the variables of the package version in manifests and applies them. It uses
+// server-side apply, because OLM's CRDs exceed the size limit of the
 // annotation that client-side apply writes.
 func (c *cluster) apply(ctx context.Context, manifests string) error {
+	manifests, err := version.Expand(manifests, c.binDir)
+	if err != nil {
+		return err
+	}
 	return c.kubectl(ctx, manifests,
 		"apply", "--server-side", "--force-conflicts", "--field-manager=local-cluster", "--filename=-")
 }

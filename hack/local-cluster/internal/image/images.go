@@ -9,6 +9,7 @@ import (
 
 // Image is an image that replaces a published one of the same name.
 type Image struct {
+	// Name may contain variables of the package version.
 	Name   string
 	Files  []File
 	Config v1.Config
@@ -36,12 +37,12 @@ func clusterImages(binDir string) ([]Image, error) {
 			Config: v1.Config{Entrypoint: []string{"/pause"}, User: "65535:65535"},
 		},
 		{
-			Name:   "docker.io/coredns/coredns:v1.14.3",
+			Name:   "docker.io/coredns/coredns:v${COREDNS_VERSION}",
 			Files:  []File{program("/coredns", bin("coredns"))},
 			Config: v1.Config{Entrypoint: []string{"/coredns"}, User: "65532:65532", WorkingDir: "/"},
 		},
 		{
-			Name: "quay.io/operator-framework/olm:v0.46.0",
+			Name: "quay.io/operator-framework/olm:v${OLM_VERSION}",
 			Files: []File{
 				program("/bin/olm", bin("olm")),
 				program("/bin/catalog", bin("catalog")),
@@ -54,7 +55,7 @@ func clusterImages(binDir string) ([]Image, error) {
 			Config: v1.Config{Entrypoint: []string{"/bin/olm"}, Env: []string{"PATH=/bin"}, User: "1001"},
 		},
 		{
-			Name: "quay.io/operator-framework/opm:v1.74.0",
+			Name: "quay.io/operator-framework/opm:v${OPM_VERSION}",
 			Files: []File{
 				program("/bin/opm", bin("opm")),
 				program("/bin/grpc_health_probe", bin("grpc-health-probe")),
@@ -75,7 +76,7 @@ func clusterImages(binDir string) ([]Image, error) {
 			Config: v1.Config{Cmd: []string{"sh"}, Env: []string{"PATH=/bin"}},
 		},
 		{
-			Name:  "docker.io/hashicorp/http-echo:1.0.0",
+			Name:  "docker.io/hashicorp/http-echo:${HTTP_ECHO_VERSION}",
 			Files: []File{program("/http-echo", bin("http-echo"))},
 			Config: v1.Config{
 				Entrypoint:   []string{"/http-echo"},
@@ -111,7 +112,7 @@ func clusterImages(binDir string) ([]Image, error) {
 func olmV1Images(binDir string) []Image {
 	of := func(name string) Image {
 		return Image{
-			Name:   "quay.io/operator-framework/" + name + ":v1.2.0",
+			Name:   "quay.io/operator-framework/" + name + ":v${OLM_V1_VERSION}",
 			Files:  []File{program("/"+name, filepath.Join(binDir, name))},
 			Config: v1.Config{Entrypoint: []string{"/" + name}, User: "65532:65532", WorkingDir: "/"},
 		}

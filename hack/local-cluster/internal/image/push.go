@@ -18,6 +18,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/version"
 )
 
 // PushAll pushes the images that every cluster needs to the registry at an address.
@@ -26,19 +28,23 @@ func PushAll(ctx context.Context, registry, binDir string) error {
 	if err != nil {
 		return err
 	}
-	return pushAll(ctx, registry, images)
+	return pushAll(ctx, registry, binDir, images)
 }
 
 // PushOLMV1 pushes the images of OLM v1.
 func PushOLMV1(ctx context.Context, registry, binDir string) error {
-	return pushAll(ctx, registry, olmV1Images(binDir))
+	return pushAll(ctx, registry, binDir, olmV1Images(binDir))
 }
 
-func pushAll(ctx context.Context, registry string, images []Image) error {
+func pushAll(ctx context.Context, registry, binDir string, images []Image) error {
 	if err := waitForRegistry(ctx, registry); err != nil {
 		return err
 	}
 	for _, image := range images {
+		var err error
+		if image.Name, err = version.Expand(image.Name, binDir); err != nil {
+			return err
+		}
 		if err := push(ctx, registry, image); err != nil {
 			return fmt.Errorf("push image %s: %w", image.Name, err)
 		}
