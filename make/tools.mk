@@ -66,7 +66,7 @@ bin/olm-v1-crds.yaml: bin/catalogd
 bin/etcd: tools/etcd.mod tools/etcd.sum
 	$(call build,etcd,-ldflags "-s -w",-o bin/etcd go.etcd.io/etcd/server/v3)
 
-KUBERNETES := kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl
+KUBERNETES := kubeadm kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl
 $(KUBERNETES:%=bin/%) &: tools/kubernetes.mod tools/kubernetes.sum
 	$(call build,kubernetes,-ldflags "-s -w $(foreach p,k8s.io/component-base/version k8s.io/client-go/pkg/version,\
 		$(call set,$(p),gitVersion=$(KUBERNETES_VERSION) gitMajor=1 gitMinor=$(word 2,$(subst ., ,$(KUBERNETES_VERSION)))))")

@@ -33,6 +33,9 @@ func TestLifecycle(t *testing.T) {
 	}
 	second.mustRun("up")
 
+	t.Log("the API server has permission to read logs from the kubelet")
+	first.mustRun("exec", "--", "kubectl", "logs", "--namespace=kube-system", "deployment/coredns")
+
 	t.Log("down removes a cluster whose state directory is missing, and leaves the other cluster running")
 	second.loseState()
 	second.mustRun("down")

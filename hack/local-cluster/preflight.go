@@ -33,7 +33,7 @@ var kernelModules = map[string]string{
 var programs = []string{
 	"catalog", "containerd", "containerd-shim-runc-v2", "copy-content", "coredns", "cpb", "etcd",
 	"grpc-health-probe", "http-echo", "kube-apiserver", "kube-controller-manager", "kube-proxy",
-	"kube-scheduler", "kubectl", "kubelet", "nginx", "olm", "opm", "package-server", "pause",
+	"kube-scheduler", "kubeadm", "kubectl", "kubelet", "nginx", "olm", "opm", "package-server", "pause",
 }
 
 // preflight checks the prerequisites before up starts anything. Its errors name the

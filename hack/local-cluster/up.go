@@ -208,7 +208,7 @@ func (c *cluster) applyManifests(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.apply(ctx, manifests.CoreDNS+"---\n"+crds); err != nil {
+	if err := c.apply(ctx, manifests.Kubeadm+"---\n"+manifests.CoreDNS+"---\n"+crds); err != nil {
 		return err
 	}
 	if err := c.wait(ctx, upTimeout, check{"--for=condition=Established", "crd", "--all"}); err != nil {

@@ -10,9 +10,13 @@ import (
 	"text/template"
 
 	"github.com/operator-framework/api/crds"
-
-	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/pki"
+	"k8s.io/client-go/util/cert"
 )
+
+// Kubeadm contains the objects that the phases of kubeadm in use do not create.
+//
+//go:embed kubeadm.yaml
+var Kubeadm string
 
 // CoreDNS provides the DNS of the cluster.
 //
@@ -56,13 +60,10 @@ func OLMCRDs() (string, error) {
 // OLMV1Certificates returns a Secret with the certificate of catalogd, and the webhook
 // configuration that trusts it.
 func OLMV1Certificates() (string, error) {
-	ca, err := pki.NewAuthority("olm-v1")
+	// The certificate is followed by that of the CA that signed it.
+	chain, key, err := cert.GenerateSelfSignedCertKey("catalogd-service.olmv1-system.svc", nil, nil)
 	if err != nil {
-		return "", err
-	}
-	pair, err := ca.Issue(pki.Subject{User: "catalogd", Names: []string{"catalogd-service.olmv1-system.svc"}})
-	if err != nil {
-		return "", err
+		return "", fmt.Errorf("issue the certificate of catalogd: %w", err)
 	}
 	parsed, err := template.New("olm-v1-certificates").Parse(olmV1Certificates)
 	if err != nil {
@@ -70,6 +71,6 @@ func OLMV1Certificates() (string, error) {
 	}
 	encode := base64.StdEncoding.EncodeToString
 	var stream strings.Builder
-	err = parsed.Execute(&stream, struct{ CA, Cert, Key string }{encode(ca.Cert), encode(pair.Cert), encode(pair.Key)})
+	err = parsed.Execute(&stream, struct{ Chain, Key string }{encode(chain), encode(key)})
 	return stream.String(), err
 }

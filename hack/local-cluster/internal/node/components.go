@@ -56,9 +56,9 @@ func ClientComponents(cgroup string) []Component {
 			"--kubeconfig=/etc/kubernetes/controller-manager.conf",
 			"--leader-elect=false",
 			"--use-service-account-credentials",
-			"--service-account-private-key-file=" + pkiDir + "/service-account.key",
-			"--root-ca-file=" + pkiDir + "/ca.crt",
-			"--cluster-signing-cert-file=" + pkiDir + "/ca.crt",
+			"--service-account-private-key-file=" + pkiDir + "/sa.key",
+			"--root-ca-file=" + CACertificate,
+			"--cluster-signing-cert-file=" + CACertificate,
 			"--cluster-signing-key-file=" + pkiDir + "/ca.key",
 			"--allocate-node-cidrs",
 			"--cluster-cidr=10.244.0.0/16",
@@ -104,16 +104,15 @@ func apiServerArgs() []string {
 
 		"--tls-cert-file=" + pkiDir + "/apiserver.crt",
 		"--tls-private-key-file=" + pkiDir + "/apiserver.key",
-		"--client-ca-file=" + pkiDir + "/ca.crt",
+		"--client-ca-file=" + CACertificate,
 
-		"--kubelet-client-certificate=" + pkiDir + "/kubelet-client.crt",
-		"--kubelet-client-key=" + pkiDir + "/kubelet-client.key",
-		"--kubelet-certificate-authority=" + pkiDir + "/ca.crt",
+		"--kubelet-client-certificate=" + pkiDir + "/apiserver-kubelet-client.crt",
+		"--kubelet-client-key=" + pkiDir + "/apiserver-kubelet-client.key",
 		"--kubelet-preferred-address-types=InternalIP",
 
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
-		"--service-account-key-file=" + pkiDir + "/service-account.pub",
-		"--service-account-signing-key-file=" + pkiDir + "/service-account.key",
+		"--service-account-key-file=" + pkiDir + "/sa.pub",
+		"--service-account-signing-key-file=" + pkiDir + "/sa.key",
 
 		// OLM's packageserver is an aggregated API server.
 		"--enable-aggregator-routing=true",

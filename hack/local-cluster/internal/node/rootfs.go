@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/version"
 )
 
 // rootfs is copied to the root directory of the sandbox.
@@ -35,11 +37,15 @@ func WriteConfig() error {
 		if err != nil {
 			return fmt.Errorf("read the embedded %s: %w", path, err)
 		}
+		text, err := version.Expand(string(data), BinDir)
+		if err != nil {
+			return err
+		}
 		// Remove the old file first, because /etc/resolv.conf is often a symbolic link.
 		if err := os.RemoveAll(target); err != nil {
 			return fmt.Errorf("remove %s: %w", target, err)
 		}
-		return writeFile(target, data, 0o644)
+		return writeFile(target, []byte(text), 0o644)
 	})
 }
 

@@ -7,6 +7,7 @@
 package sandbox
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -18,7 +19,6 @@ import (
 	"time"
 
 	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/node"
-	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/pki"
 	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/state"
 )
 
@@ -41,8 +41,7 @@ func Init(hostDir state.Dir, hostBinDir string) error {
 	if err := node.WriteConfig(); err != nil {
 		return err
 	}
-	credentials, err := node.WriteCredentials()
-	if err != nil {
+	if err := node.WriteCredentials(); err != nil {
 		return err
 	}
 	for i, target := range []string{node.APIServerAddress, node.RegistryAddress} {
@@ -55,11 +54,11 @@ func Init(hostDir state.Dir, hostBinDir string) error {
 	if err := supervisor.startAll(node.ServerComponents()); err != nil {
 		return err
 	}
-	waitForAPIServer(credentials)
-	server := "https://" + listeners[0].Addr().String()
-	kubeconfig := pki.Kubeconfig(server, credentials.CA, credentials.Admin)
-	if err := os.WriteFile(dir.Kubeconfig(), kubeconfig, 0o600); err != nil {
-		return fmt.Errorf("write the kubeconfig: %w", err)
+	if err := waitForAPIServer(); err != nil {
+		return err
+	}
+	if err := writeHostKubeconfig(dir.Kubeconfig(), listeners[0].Addr().String()); err != nil {
+		return err
 	}
 	if err := supervisor.startAll(node.ClientComponents(hostDir.CgroupName())); err != nil {
 		return err
@@ -87,11 +86,29 @@ func inheritListeners(fds ...int) ([]net.Listener, error) {
 	return listeners, nil
 }
 
+// writeHostKubeconfig writes the administrator's kubeconfig with the address of the API
+// server on the host.
+func writeHostKubeconfig(path, apiServer string) error {
+	kubeconfig, err := os.ReadFile(node.AdminKubeconfig)
+	if err != nil {
+		return fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	kubeconfig = bytes.ReplaceAll(kubeconfig, []byte(node.APIServerAddress), []byte(apiServer))
+	if err := os.WriteFile(path, kubeconfig, 0o600); err != nil {
+		return fmt.Errorf("write the kubeconfig: %w", err)
+	}
+	return nil
+}
+
 // waitForAPIServer waits without a timeout until the API server is ready. The caller on
 // the host watches the status, has a deadline, and can kill the sandbox.
-func waitForAPIServer(credentials node.Credentials) {
+func waitForAPIServer() error {
+	ca, err := os.ReadFile(node.CACertificate)
+	if err != nil {
+		return fmt.Errorf("read the CA certificate: %w", err)
+	}
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(credentials.CA)
+	roots.AppendCertsFromPEM(ca)
 	client := http.Client{
 		Timeout:   time.Second,
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}},
@@ -103,7 +120,7 @@ func waitForAPIServer(credentials node.Credentials) {
 			response.Body.Close()
 			if response.StatusCode == http.StatusOK {
 				log.Print("the API server is ready")
-				return
+				return nil
 			}
 		}
 		time.Sleep(100 * time.Millisecond)

@@ -14,11 +14,12 @@ type source struct{ program, module string }
 
 // variables maps each variable to the source of its value.
 var variables = map[string]source{
-	"${COREDNS_VERSION}":   {"coredns", "github.com/coredns/coredns"},
-	"${HTTP_ECHO_VERSION}": {"http-echo", "github.com/hashicorp/http-echo"},
-	"${OLM_VERSION}":       {"olm", "github.com/operator-framework/operator-lifecycle-manager"},
-	"${OLM_V1_VERSION}":    {"catalogd", "github.com/operator-framework/operator-controller"},
-	"${OPM_VERSION}":       {"opm", "github.com/operator-framework/operator-registry"},
+	"${COREDNS_VERSION}":    {"coredns", "github.com/coredns/coredns"},
+	"${HTTP_ECHO_VERSION}":  {"http-echo", "github.com/hashicorp/http-echo"},
+	"${KUBERNETES_VERSION}": {"kubeadm", "k8s.io/kubernetes"},
+	"${OLM_VERSION}":        {"olm", "github.com/operator-framework/operator-lifecycle-manager"},
+	"${OLM_V1_VERSION}":     {"catalogd", "github.com/operator-framework/operator-controller"},
+	"${OPM_VERSION}":        {"opm", "github.com/operator-framework/operator-registry"},
 }
 
 // Expand replaces the variables in a text with the versions of the programs in a directory,
