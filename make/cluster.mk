@@ -27,8 +27,8 @@ local-only:
 ##@ Local cluster
 
 CLUSTER_TOOLS := catalog containerd containerd-shim-runc-v2 copy-content coredns cpb etcd grpc-health-probe http-echo \
-	kube-apiserver kube-controller-manager kube-proxy kube-scheduler kubeadm kubectl kubelet local-cluster nginx olm opm \
-	package-server pause
+	kube-apiserver kube-controller-manager kube-proxy kube-scheduler kubeadm kubectl kubelet local-cluster nginx olm \
+	olm-crds.yaml olm.yaml opm package-server pause
 
 .PHONY: cluster cluster-up cluster-olm-v1 cluster-down
 cluster: $(LOCAL_CLUSTER)

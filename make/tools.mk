@@ -56,6 +56,20 @@ bin/opm-1.45: tools/opm-1.45.mod tools/opm-1.45.sum
 bin/olm bin/catalog bin/package-server bin/copy-content bin/cpb &: tools/olm.mod tools/olm.sum
 	$(call build,olm,$(OLM_TAGS) -ldflags "-s -w",-o bin/ $(addprefix $(OLM)/,cmd/olm cmd/catalog cmd/package-server cmd/copy-content util/cpb))
 
+# kubectl kustomize changes the manifests in the modules of OLM and OLM v1 for the local cluster.
+# $(call kustomize,<module file>,<module>,<files>)
+define kustomize
+@rm -rf bin/$(1)-manifests; mkdir bin/$(1)-manifests; cd bin/$(1)-manifests; \
+cp -r --no-preserve=mode $(CURDIR)/hack/local-cluster/manifests/$(1)/* \
+	$$(go list -modfile=$(CURDIR)/tools/$(1).mod -m -f '{{.Dir}}' $(2))/$(3) .; \
+$(BIN)/kubectl kustomize >$(CURDIR)/$@
+endef
+
+bin/olm.yaml: bin/olm bin/kubectl $(wildcard hack/local-cluster/manifests/olm/*)
+	$(call kustomize,olm,$(OLM),deploy/upstream/quickstart/olm.yaml)
+bin/olm-crds.yaml: bin/olm
+	@sed -s '1i ---' $$(go list -modfile=tools/olm.mod -m -f '{{.Dir}}' $(OLM))/deploy/chart/crds/*.yaml >$@
+
 bin/catalogd bin/operator-controller &: tools/olm-v1.mod tools/olm-v1.sum
 	$(call build,olm-v1,-tags containers_image_openpgp -ldflags "-s -w \
 		$(call set,$(OLM_V1)/internal/shared/version,version=$(OLM_V1_VERSION))")

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -56,6 +57,24 @@ func (c *cluster) apply(ctx context.Context, manifests string) error {
 	}
 	return c.kubectl(ctx, manifests,
 		"apply", "--server-side", "--force-conflicts", "--field-manager=local-cluster", "--filename=-")
+}
+
+// applyFile applies a file of the bin directory. `make` creates these files from the Go
+// modules of OLM, because Go cannot embed files of another module.
+func (c *cluster) applyFile(ctx context.Context, name string) error {
+	manifests, err := os.ReadFile(filepath.Join(c.binDir, name))
+	if err != nil {
+		return fmt.Errorf("read manifests: %w", err)
+	}
+	return c.apply(ctx, string(manifests))
+}
+
+// applyCRDs applies a file of the bin directory and waits until the API server serves all CRDs.
+func (c *cluster) applyCRDs(ctx context.Context, name string) error {
+	if err := c.applyFile(ctx, name); err != nil {
+		return err
+	}
+	return c.wait(ctx, upTimeout, check{"--for=condition=Established", "crd", "--all"})
 }
 
 func (c *cluster) kubectl(ctx context.Context, stdin string, args ...string) error {

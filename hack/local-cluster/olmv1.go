@@ -5,8 +5,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/image"
@@ -14,10 +12,6 @@ import (
 	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/state"
 	"github.com/kkloud-io/echo-operator/hack/local-cluster/manifests"
 )
-
-// olmV1CRDs is the file with the CRDs of OLM v1. `make` copies them from the Go module
-// of OLM v1, because Go cannot embed files of another module.
-const olmV1CRDs = "olm-v1-crds.yaml"
 
 // olmV1 adds OLM v1 to the running cluster. OLM keeps running. Each step is idempotent, so
 // an interrupted run can be repeated.
@@ -45,7 +39,7 @@ func (c *cluster) olmV1(ctx context.Context) error {
 		run  func() error
 	}{
 		{"images", func() error { return c.pushOLMV1(ctx) }},
-		{"CRDs", func() error { return c.applyOLMV1CRDs(ctx) }},
+		{"CRDs", func() error { return c.applyCRDs(ctx, "olm-v1-crds.yaml") }},
 		{"manifests", func() error { return c.apply(ctx, manifests.OLMV1) }},
 		{"certificates", func() error { return c.applyOLMV1Certificates(ctx) }},
 		{"OLM v1", func() error { return c.wait(ctx, upTimeout, olmV1Ready...) }},
@@ -65,17 +59,6 @@ func (c *cluster) pushOLMV1(ctx context.Context) error {
 		return err
 	}
 	return image.PushOLMV1(ctx, address, c.binDir)
-}
-
-func (c *cluster) applyOLMV1CRDs(ctx context.Context) error {
-	crds, err := os.ReadFile(filepath.Join(c.binDir, olmV1CRDs))
-	if err != nil {
-		return fmt.Errorf("%w; create it with: make cluster-olm-v1", err)
-	}
-	if err := c.apply(ctx, string(crds)); err != nil {
-		return err
-	}
-	return c.wait(ctx, upTimeout, check{"--for=condition=Established", "crd", "--all"})
 }
 
 // applyOLMV1Certificates issues certificates only once, because the kubelet updates

@@ -29,11 +29,11 @@ var kernelModules = map[string]string{
 	"/sys/module/overlay":                          "overlay",
 }
 
-// programs lists the programs that the bin directory must contain.
-var programs = []string{
+// binFiles lists the programs and manifests that the bin directory must contain.
+var binFiles = []string{
 	"catalog", "containerd", "containerd-shim-runc-v2", "copy-content", "coredns", "cpb", "etcd",
 	"grpc-health-probe", "http-echo", "kube-apiserver", "kube-controller-manager", "kube-proxy",
-	"kube-scheduler", "kubeadm", "kubectl", "kubelet", "nginx", "olm", "opm", "package-server", "pause",
+	"kube-scheduler", "kubeadm", "kubectl", "kubelet", "nginx", "olm", "olm-crds.yaml", "olm.yaml", "opm", "package-server", "pause",
 }
 
 // preflight checks the prerequisites before up starts anything. Its errors name the
@@ -53,13 +53,13 @@ func (c *cluster) preflight() error {
 		return err
 	}
 	var missing []string
-	for _, program := range programs {
-		if !exists(filepath.Join(c.binDir, program)) {
-			missing = append(missing, program)
+	for _, name := range binFiles {
+		if !exists(filepath.Join(c.binDir, name)) {
+			missing = append(missing, name)
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("missing programs in %s: %s; run: make cluster-tools", c.binDir, strings.Join(missing, ", "))
+		return fmt.Errorf("missing files in %s: %s; run: make cluster-tools", c.binDir, strings.Join(missing, ", "))
 	}
 	return nil
 }

@@ -204,15 +204,11 @@ func (c *cluster) pushImages(ctx context.Context) error {
 }
 
 func (c *cluster) applyManifests(ctx context.Context) error {
-	crds, err := manifests.OLMCRDs()
-	if err != nil {
+	if err := c.apply(ctx, manifests.Kubeadm+"---\n"+manifests.CoreDNS); err != nil {
 		return err
 	}
-	if err := c.apply(ctx, manifests.Kubeadm+"---\n"+manifests.CoreDNS+"---\n"+crds); err != nil {
+	if err := c.applyCRDs(ctx, "olm-crds.yaml"); err != nil {
 		return err
 	}
-	if err := c.wait(ctx, upTimeout, check{"--for=condition=Established", "crd", "--all"}); err != nil {
-		return err
-	}
-	return c.apply(ctx, manifests.OLM+"---\n"+manifests.PackageServer)
+	return c.applyFile(ctx, "olm.yaml")
 }

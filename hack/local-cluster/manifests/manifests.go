@@ -5,11 +5,9 @@ import (
 	_ "embed"
 	"encoding/base64"
 	"fmt"
-	"slices"
 	"strings"
 	"text/template"
 
-	"github.com/operator-framework/api/crds"
 	"k8s.io/client-go/util/cert"
 )
 
@@ -23,16 +21,6 @@ var Kubeadm string
 //go:embed coredns.yaml
 var CoreDNS string
 
-// OLM is Operator Lifecycle Manager without its CRDs.
-//
-//go:embed olm.yaml
-var OLM string
-
-// PackageServer is the ClusterServiceVersion of OLM's packageserver, which OLM installs.
-//
-//go:embed packageserver.yaml
-var PackageServer string
-
 // OLMV1 is OLM v1 without its CRDs and certificates.
 //
 //go:embed olm-v1.yaml
@@ -40,22 +28,6 @@ var OLMV1 string
 
 //go:embed olm-v1-certificates.yaml
 var olmV1Certificates string
-
-// OLMCRDs returns the CRDs of OLM as one YAML stream.
-func OLMCRDs() (string, error) {
-	names := crds.AssetNames()
-	slices.Sort(names)
-
-	var stream strings.Builder
-	for _, name := range names {
-		crd, err := crds.Asset(name)
-		if err != nil {
-			return "", fmt.Errorf("read OLM's CRD %s: %w", name, err)
-		}
-		fmt.Fprintf(&stream, "---\n%s\n", crd)
-	}
-	return stream.String(), nil
-}
 
 // OLMV1Certificates returns a Secret with the certificate of catalogd, and the webhook
 // configuration that trusts it.
