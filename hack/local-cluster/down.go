@@ -32,7 +32,7 @@ func (c *cluster) down(ctx context.Context) error {
 	}
 	if process == nil {
 		fmt.Fprintln(c.out, "not running")
-		return c.removeRemains(ctx)
+		return c.removeRemains()
 	}
 	defer process.Close()
 	if err := c.step("down", func() error { return c.remove(ctx, process) }); err != nil {
@@ -48,15 +48,13 @@ func (c *cluster) remove(ctx context.Context, process *sandbox.Process) error {
 	if err := process.Kill(ctx); err != nil {
 		return err
 	}
-	return c.removeRemains(ctx)
+	return c.removeRemains()
 }
 
 // removeRemains removes the cgroup and the files that the kernel leaves when a
 // sandbox ends.
-func (c *cluster) removeRemains(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, downTimeout)
-	defer cancel()
-	if err := sandbox.RemoveCgroup(ctx, c.dir.CgroupName()); err != nil {
+func (c *cluster) removeRemains() error {
+	if err := sandbox.RemoveCgroup(c.dir.CgroupName()); err != nil {
 		return err
 	}
 	return c.dir.RemoveVolatile()

@@ -130,7 +130,7 @@ func (c *cluster) startSandbox(ctx context.Context, cancel context.CancelCauseFu
 	if process != nil {
 		process.Close()
 	} else {
-		if err := c.removeRemains(ctx); err != nil {
+		if err := c.removeRemains(); err != nil {
 			return err
 		}
 		if exited, err = sandbox.Start(c.dir, c.binDir); err != nil {
