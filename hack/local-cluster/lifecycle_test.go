@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/procfs"
+
 	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/sandbox"
 	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/state"
 )
@@ -194,12 +196,22 @@ func firewall(t *testing.T) []string {
 // at the same time as this test, because such pods start and stop independently of it.
 func namespaces(t *testing.T) []string {
 	t.Helper()
+	processes, err := procfs.AllProcs()
+	if err != nil {
+		t.Fatal(err)
+	}
 	var all []string
-	for _, link := range list(t, "/proc/[0-9]*/ns/mnt", "/proc/[0-9]*/ns/net") {
-		// The process may exit between the glob and the readlink.
-		target, err := os.Readlink(link)
-		if err == nil && !slices.Contains(all, target) && !inOtherCluster(t, strings.Split(link, "/")[2]) {
-			all = append(all, target)
+	for _, process := range processes {
+		namespaces, err := process.Namespaces()
+		// The process may have exited.
+		if err != nil || inOtherCluster(t, process) {
+			continue
+		}
+		for _, kind := range []string{"mnt", "net"} {
+			namespace := fmt.Sprintf("%s:%d", kind, namespaces[kind].Inode)
+			if !slices.Contains(all, namespace) {
+				all = append(all, namespace)
+			}
 		}
 	}
 	return all
@@ -207,27 +219,24 @@ func namespaces(t *testing.T) []string {
 
 // inOtherCluster reports whether the process descends from the init of a cluster that
 // this test did not start. No descendant outlives that init.
-func inOtherCluster(t *testing.T, pid string) bool {
+func inOtherCluster(t *testing.T, process procfs.Proc) bool {
 	t.Helper()
-	for pid != "0" {
-		command, err := os.ReadFile(filepath.Join("/proc", pid, "cmdline"))
+	for {
+		args, err := process.CmdLine()
 		if err != nil {
 			return false
 		}
-		if args := strings.Split(string(command), "\x00"); len(args) > 1 && args[1] == "init" && strings.Contains(args[0], "local-cluster") {
-			return !strings.Contains(string(command), t.Name())
+		if len(args) > 2 && args[0] == "local-cluster" && args[1] == sandbox.InitCommand {
+			return !strings.Contains(args[2], t.Name())
 		}
-		status, err := os.ReadFile(filepath.Join("/proc", pid, "status"))
-		if err != nil {
+		stat, err := process.Stat()
+		if err != nil || stat.PPID == 0 {
 			return false
 		}
-		_, rest, _ := strings.Cut(string(status), "\nPPid:\t")
-		pid, _, _ = strings.Cut(rest, "\n")
-		if pid == "" {
+		if process, err = procfs.NewProc(stat.PPID); err != nil {
 			return false
 		}
 	}
-	return false
 }
 
 func list(t *testing.T, patterns ...string) []string {

@@ -3,15 +3,12 @@
 package sandbox
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
+	"slices"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 
 	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/state"
@@ -34,16 +31,15 @@ type Process struct {
 // file with the PID would be less reliable: `rm -rf bin` deletes it while the sandbox
 // runs, and it can outlive its process and name a reused PID.
 func Find(dir state.Dir) (*Process, error) {
-	entries, err := filepath.Glob("/proc/[0-9]*")
+	candidates, err := procfs.AllProcs()
 	if err != nil {
 		return nil, fmt.Errorf("list the processes: %w", err)
 	}
-	for _, entry := range entries {
-		pid, err := strconv.Atoi(filepath.Base(entry))
-		if err != nil || !isInit(pid, dir) {
+	for _, candidate := range candidates {
+		if !isInit(candidate, dir) {
 			continue
 		}
-		process, err := open(pid)
+		process, err := open(candidate.PID)
 		if errors.Is(err, unix.ESRCH) {
 			continue
 		}
@@ -51,7 +47,7 @@ func Find(dir state.Dir) (*Process, error) {
 			return nil, err
 		}
 		// The kernel may have reused the PID before open. From here on, it cannot.
-		if isInit(pid, dir) {
+		if isInit(candidate, dir) {
 			return process, nil
 		}
 		process.Close()
@@ -102,34 +98,17 @@ func (p *Process) exited() (bool, error) {
 	return n > 0, nil
 }
 
-// isInit reports whether a process is the init of this state directory's sandbox.
-func isInit(pid int, dir state.Dir) bool {
-	cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	if err != nil {
+// isInit reports whether a process is the init of this state directory's sandbox: it has
+// the arguments of init, and is PID 1 of a nested PID namespace.
+func isInit(process procfs.Proc, dir state.Dir) bool {
+	args, err := process.CmdLine()
+	want := initArgs(dir)
+	if err != nil || len(args) < len(want) || !slices.Equal(args[:len(want)], want) {
 		return false
 	}
-	var want bytes.Buffer
-	for _, arg := range initArgs(dir) {
-		want.WriteString(arg)
-		want.WriteByte(0)
-	}
-	return bytes.HasPrefix(cmdline, want.Bytes()) && isNamespaceInit(pid)
-}
-
-// isNamespaceInit reports whether a process is PID 1 of a nested PID namespace. NSpid
-// lists the PIDs of a process in all namespaces that contain it.
-func isNamespaceInit(pid int) bool {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return false
-	}
-	for line := range strings.Lines(string(status)) {
-		if ids, found := strings.CutPrefix(line, "NSpid:"); found {
-			fields := strings.Fields(ids)
-			return len(fields) > 1 && fields[len(fields)-1] == "1"
-		}
-	}
-	return false
+	// NSpids contains the PID in each namespace that contains the process.
+	status, err := process.NewStatus()
+	return err == nil && len(status.NSpids) > 1 && status.NSpids[len(status.NSpids)-1] == 1
 }
 
 // initArgs returns the start of the command line of init, which identifies a sandbox.
