@@ -34,7 +34,7 @@ CLUSTER_TOOLS := catalog containerd containerd-shim-runc-v2 copy-content coredns
 cluster: $(LOCAL_CLUSTER)
 cluster-up: cluster-tools ## Start the local cluster: a disposable Kubernetes with OLM.
 	local-cluster up
-cluster-olm-v1: cluster-up $(addprefix bin/,catalogd operator-controller olm-v1-crds.yaml) ## Install OLM v1 into the local cluster.
+cluster-olm-v1: cluster-up $(addprefix bin/,catalogd operator-controller olm-v1.yaml) ## Install OLM v1 into the local cluster.
 	local-cluster olm-v1
 cluster-down: ## Stop the local cluster; only files in bin/ remain.
 	@if [ -x bin/local-cluster ]; then local-cluster down; fi

@@ -74,8 +74,8 @@ bin/catalogd bin/operator-controller &: tools/olm-v1.mod tools/olm-v1.sum
 	$(call build,olm-v1,-tags containers_image_openpgp -ldflags "-s -w \
 		$(call set,$(OLM_V1)/internal/shared/version,version=$(OLM_V1_VERSION))")
 
-bin/olm-v1-crds.yaml: bin/catalogd
-	cat $$(go list -modfile=tools/olm-v1.mod -m -f '{{.Dir}}' $(OLM_V1))/config/base/*/crd/bases/*.yaml >$@
+bin/olm-v1.yaml: bin/catalogd bin/kubectl $(wildcard hack/local-cluster/manifests/olm-v1/*)
+	$(call kustomize,olm-v1,$(OLM_V1),config)
 
 bin/etcd: tools/etcd.mod tools/etcd.sum
 	$(call build,etcd,-ldflags "-s -w",-o bin/etcd go.etcd.io/etcd/server/v3)

@@ -32,7 +32,7 @@ var (
 		{"--for=condition=Available", "apiservice/v1.packages.operators.coreos.com"},
 	}
 	olmV1Ready = []check{
-		{"--for=condition=Available", "--namespace=olmv1-system", "deployment/catalogd", "deployment/operator-controller"},
+		{"--for=condition=Available", "--namespace=olmv1-system", "deployment", "--all"},
 	}
 )
 
@@ -67,14 +67,6 @@ func (c *cluster) applyFile(ctx context.Context, name string) error {
 		return fmt.Errorf("read manifests: %w", err)
 	}
 	return c.apply(ctx, string(manifests))
-}
-
-// applyCRDs applies a file of the bin directory and waits until the API server serves all CRDs.
-func (c *cluster) applyCRDs(ctx context.Context, name string) error {
-	if err := c.applyFile(ctx, name); err != nil {
-		return err
-	}
-	return c.wait(ctx, upTimeout, check{"--for=condition=Established", "crd", "--all"})
 }
 
 func (c *cluster) kubectl(ctx context.Context, stdin string, args ...string) error {

@@ -39,8 +39,7 @@ func (c *cluster) olmV1(ctx context.Context) error {
 		run  func() error
 	}{
 		{"images", func() error { return c.pushOLMV1(ctx) }},
-		{"CRDs", func() error { return c.applyCRDs(ctx, "olm-v1-crds.yaml") }},
-		{"manifests", func() error { return c.apply(ctx, manifests.OLMV1) }},
+		{"manifests", func() error { return c.applyFile(ctx, "olm-v1.yaml") }},
 		{"certificates", func() error { return c.applyOLMV1Certificates(ctx) }},
 		{"OLM v1", func() error { return c.wait(ctx, upTimeout, olmV1Ready...) }},
 	}
@@ -62,15 +61,19 @@ func (c *cluster) pushOLMV1(ctx context.Context) error {
 }
 
 // applyOLMV1Certificates issues certificates only once, because the kubelet updates
-// mounted Secrets of running pods with a delay. It checks for the webhook configuration,
-// which is the last object that it applies.
+// mounted Secrets of running pods with a delay. It checks for the last Secret that it applies.
 func (c *cluster) applyOLMV1Certificates(ctx context.Context) error {
-	if c.wait(ctx, 0, check{"--for=create", "mutatingwebhookconfiguration/catalogd"}) == nil {
+	if c.wait(ctx, 0, check{"--for=create", "--namespace=olmv1-system", "secret/olmv1-cert"}) == nil {
 		return nil
 	}
-	certificates, err := manifests.OLMV1Certificates()
+	secrets, caBundle, err := manifests.OLMV1Certificate()
 	if err != nil {
 		return err
 	}
-	return c.apply(ctx, certificates)
+	patch := fmt.Sprintf(`[{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": %q}]`, caBundle)
+	if err := c.kubectl(ctx, "", "patch", "mutatingwebhookconfiguration/catalogd-mutating-webhook-configuration",
+		"--type=json", "--patch="+patch); err != nil {
+		return err
+	}
+	return c.apply(ctx, secrets)
 }

@@ -207,7 +207,10 @@ func (c *cluster) applyManifests(ctx context.Context) error {
 	if err := c.apply(ctx, manifests.Kubeadm+"---\n"+manifests.CoreDNS); err != nil {
 		return err
 	}
-	if err := c.applyCRDs(ctx, "olm-crds.yaml"); err != nil {
+	if err := c.applyFile(ctx, "olm-crds.yaml"); err != nil {
+		return err
+	}
+	if err := c.wait(ctx, upTimeout, check{"--for=condition=Established", "crd", "--all"}); err != nil {
 		return err
 	}
 	return c.applyFile(ctx, "olm.yaml")

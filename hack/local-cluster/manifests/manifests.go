@@ -1,12 +1,11 @@
-// Package manifests contains the manifests that `up` and `olm-v1` apply.
+// Package manifests contains the manifests of objects that `up` and `olm-v1` apply. `make`
+// creates those of OLM and OLM v1 from the Go modules of both.
 package manifests
 
 import (
 	_ "embed"
 	"encoding/base64"
 	"fmt"
-	"strings"
-	"text/template"
 
 	"k8s.io/client-go/util/cert"
 )
@@ -21,28 +20,31 @@ var Kubeadm string
 //go:embed coredns.yaml
 var CoreDNS string
 
-// OLMV1 is OLM v1 without its CRDs and certificates.
-//
-//go:embed olm-v1.yaml
-var OLMV1 string
+// The Deployments of OLM v1 mount these Secrets.
+const olmV1Secrets = `apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: Secret
+  metadata: {name: catalogd-service-cert-git-version, namespace: olmv1-system}
+  type: kubernetes.io/tls
+  data: &credentials {ca.crt: %[1]s, tls.crt: %[1]s, tls.key: %[2]s}
+- apiVersion: v1
+  kind: Secret
+  metadata: {name: olmv1-cert, namespace: olmv1-system}
+  type: kubernetes.io/tls
+  data: *credentials
+`
 
-//go:embed olm-v1-certificates.yaml
-var olmV1Certificates string
-
-// OLMV1Certificates returns a Secret with the certificate of catalogd, and the webhook
-// configuration that trusts it.
-func OLMV1Certificates() (string, error) {
-	// The certificate is followed by that of the CA that signed it.
-	chain, key, err := cert.GenerateSelfSignedCertKey("catalogd-service.olmv1-system.svc", nil, nil)
+// OLMV1Certificate issues a certificate for the servers of OLM v1. It returns the Secrets with
+// the certificate, and the base64-encoded CA bundle that verifies it.
+func OLMV1Certificate() (secrets, caBundle string, err error) {
+	chain, key, err := cert.GenerateSelfSignedCertKey("catalogd-service.olmv1-system.svc", nil,
+		[]string{"operator-controller-service.olmv1-system.svc"})
 	if err != nil {
-		return "", fmt.Errorf("issue the certificate of catalogd: %w", err)
+		return "", "", fmt.Errorf("issue the certificate of OLM v1: %w", err)
 	}
-	parsed, err := template.New("olm-v1-certificates").Parse(olmV1Certificates)
-	if err != nil {
-		return "", fmt.Errorf("parse the manifest of OLM v1's certificates: %w", err)
-	}
-	encode := base64.StdEncoding.EncodeToString
-	var stream strings.Builder
-	err = parsed.Execute(&stream, struct{ Chain, Key string }{encode(chain), encode(key)})
-	return stream.String(), err
+	// The CA certificate is the last one of the chain.
+	caBundle = base64.StdEncoding.EncodeToString(chain)
+	return fmt.Sprintf(olmV1Secrets, caBundle, base64.StdEncoding.EncodeToString(key)), caBundle, nil
 }

@@ -4,48 +4,46 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
-	"strings"
 	"testing"
 
 	"sigs.k8s.io/yaml"
 )
 
 // The API server calls catalogd's webhook only if it trusts the certificate.
-func TestOLMV1WebhookConfigurationTrustsIssuedCertificate(t *testing.T) {
-	stream, err := OLMV1Certificates()
+func TestOLMV1CABundleVerifiesCertificatesInSecrets(t *testing.T) {
+	secrets, caBundle, err := OLMV1Certificate()
 	if err != nil {
 		t.Fatal(err)
 	}
-	documents := strings.Split(stream, "\n---\n")
-	if len(documents) != 2 {
-		t.Fatalf("OLMV1Certificates() has %d objects, want 2: a Secret and a webhook configuration", len(documents))
-	}
-	var secret struct{ Data map[string]string }
-	var configuration struct {
-		Webhooks []struct {
-			ClientConfig struct {
-				CABundle string
-				Service  struct{ Name, Namespace string }
-			}
+	var list struct {
+		Items []struct {
+			Metadata struct{ Name string }
+			Data     map[string]string
 		}
 	}
-	if err := yaml.Unmarshal([]byte(documents[0]), &secret); err != nil {
+	if err := yaml.Unmarshal([]byte(secrets), &list); err != nil {
 		t.Fatal(err)
 	}
-	if err := yaml.Unmarshal([]byte(documents[1]), &configuration); err != nil {
-		t.Fatal(err)
+	servers := map[string]string{
+		"catalogd-service-cert-git-version": "catalogd-service.olmv1-system.svc",
+		"olmv1-cert":                        "operator-controller-service.olmv1-system.svc",
 	}
-	client := configuration.Webhooks[0].ClientConfig
-	pair, err := tls.X509KeyPair(decode(t, secret.Data["tls.crt"]), decode(t, secret.Data["tls.key"]))
-	if err != nil {
-		t.Fatal(err)
+	if len(list.Items) != len(servers) {
+		t.Fatalf("OLMV1Certificate() returned %d Secrets, want %d", len(list.Items), len(servers))
 	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(decode(t, client.CABundle))
-	if _, err := pair.Leaf.Verify(x509.VerifyOptions{
-		Roots: roots, DNSName: client.Service.Name + "." + client.Service.Namespace + ".svc",
-	}); err != nil {
-		t.Errorf("certificate of catalogd: %v, want it to verify against the caBundle", err)
+	for _, secret := range list.Items {
+		pair, err := tls.X509KeyPair(decode(t, secret.Data["tls.crt"]), decode(t, secret.Data["tls.key"]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, ca := range []string{caBundle, secret.Data["ca.crt"]} {
+			roots := x509.NewCertPool()
+			roots.AppendCertsFromPEM(decode(t, ca))
+			server := servers[secret.Metadata.Name]
+			if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: server}); err != nil {
+				t.Errorf("Secret %s: certificate for %s: %v, want it to verify", secret.Metadata.Name, server, err)
+			}
+		}
 	}
 }
 

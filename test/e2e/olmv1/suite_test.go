@@ -87,7 +87,7 @@ var _ = ReportAfterSuite("state of the cluster after a failure", func(report Rep
 	for _, args := range [][]string{
 		{"get", "clustercatalogs,clusterextensions", "-o", "yaml"},
 		{"get", "echoes,pods", "--all-namespaces", "-o", "wide"},
-		{"-n", "olmv1-system", "logs", "deployment/operator-controller", "--tail=30"},
+		{"-n", "olmv1-system", "logs", "deployment/operator-controller-controller-manager", "--tail=30"},
 	} {
 		output, _ := TryKubectl("", args...)
 		GinkgoWriter.Printf("$ kubectl %v\n%s\n", args, output)

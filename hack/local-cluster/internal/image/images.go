@@ -113,7 +113,7 @@ func olmV1Images(binDir string) []Image {
 	of := func(name string) Image {
 		return Image{
 			Name:   "quay.io/operator-framework/" + name + ":v${OLM_V1_VERSION}",
-			Files:  []File{program("/"+name, filepath.Join(binDir, name))},
+			Files:  []File{program("/"+name, filepath.Join(binDir, name)), tmp()},
 			Config: v1.Config{Entrypoint: []string{"/" + name}, User: "65532:65532", WorkingDir: "/"},
 		}
 	}
