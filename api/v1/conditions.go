@@ -17,6 +17,11 @@ const (
 	// ConditionDegraded is True when a failure prevents the desired state and may need
 	// a change by the user. Its message repeats the error of the failing component.
 	ConditionDegraded = "Degraded"
+
+	// ConditionOverridden is True while a child has a value that an admission policy or webhook
+	// set in place of the operator's, in a field that does not affect the answer. The message
+	// names the child and the fields. The condition does not affect Ready.
+	ConditionOverridden = "Overridden"
 )
 
 // Reasons of conditions that report no failure.
@@ -40,8 +45,15 @@ const (
 	// desired are available.
 	ReasonPodsNotReady = "PodsNotReady"
 
-	// ReasonAsExpected means that no failure was observed.
+	// ReasonAsExpected means that no failure and no override was observed.
 	ReasonAsExpected = "AsExpected"
+
+	// ReasonChangedByAdmission means that an admission policy or webhook changed fields of a
+	// child, and that the operator accepted the result.
+	ReasonChangedByAdmission = "ChangedByAdmission"
+
+	// ReasonTerminating means that the Echo is being deleted.
+	ReasonTerminating = "Terminating"
 )
 
 // Reasons of failures, most severe first. Degraded has the reason and Ready repeats it.
@@ -51,9 +63,14 @@ const (
 	// child within a minute after the object is removed.
 	ReasonConflict = "Conflict"
 
-	// ReasonRejected means that the API server rejected a child (quota, admission policy,
-	// permission, validation) or that admission changed it.
+	// ReasonRejected means that the API server rejected a child (quota, admission policy or
+	// webhook, permission, validation), or that admission changed a field that determines the
+	// answer.
 	ReasonRejected = "Rejected"
+
+	// ReasonRepeatedDrift means that an external writer changes a child again after each
+	// correction. The operator reverts the changes at intervals of up to 30 seconds.
+	ReasonRepeatedDrift = "RepeatedDrift"
 
 	// ReasonPodsRejected means that the API server rejected the pods: quota, LimitRange,
 	// Pod Security or admission policy.

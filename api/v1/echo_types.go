@@ -156,13 +156,48 @@ type EchoStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Observed generation"
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// The conditions Ready (the summary), Available, Progressing and Degraded.
+	// The conditions Ready (the summary), Available, Progressing, Degraded and Overridden.
 	//
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Conditions",xDescriptors="urn:alm:descriptor:io.kubernetes.conditions"
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// The children whose fields admission changed, where the operator accepted the result. The
+	// operator does not write such a child again until its desired state or the accepted values
+	// change, also after a restart.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=kind
+	// +kubebuilder:validation:MaxItems=16
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Overridden children"
+	Overridden []OverriddenChild `json:"overridden,omitempty"`
+}
+
+// OverriddenChild names the fields of a child that admission changed.
+type OverriddenChild struct {
+	// The kind of the child, for example "Deployment".
+	//
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind"`
+
+	// The changed fields, for example "spec.template.spec.containers[0].image": the first 16.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=253
+	Fields []string `json:"fields,omitempty"`
+
+	// A hash of the declared and the accepted values of all changed fields: 16 hexadecimal
+	// digits.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=16
+	Hash string `json:"hash,omitempty"`
 }
 
 // Echo declares an HTTP endpoint that returns a fixed message. For each Echo, the operator
