@@ -33,14 +33,17 @@ type Kind struct {
 	Optional bool
 	// Wanted reports whether the Echo has a child of this kind.
 	Wanted func(*echov1.Echo) bool
+	// AnswerFields are the fields that determine the answer to a client. If admission changes
+	// one, the Echo is not Ready. An item of a list is named by its field "name", or its index.
+	AnswerFields []string
 	// Mutate sets the fields that the operator owns on an empty or a live object.
 	Mutate func(object Object, echo *echov1.Echo, serverImage string)
 }
 
 // The operator deletes only optional children. The garbage collector deletes the others.
-// +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create;update
-// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;update
-// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;update;delete
+// +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch;delete
 
 // Kinds lists the kinds that an Echo owns, in the order in which the operator writes them. The
 // Service comes first, so that the first ready pod is reachable immediately.
@@ -51,7 +54,13 @@ var Kinds = []Kind{
 		New:      func() Object { return &corev1.Service{} },
 		NewList:  func() runtime.Object { return &corev1.ServiceList{} },
 		Wanted:   always,
-		Mutate:   func(o Object, echo *echov1.Echo, _ string) { Service(o.(*corev1.Service), echo) },
+		AnswerFields: []string{
+			"spec.externalName",
+			"spec.ports",
+			"spec.selector",
+			"spec.type",
+		},
+		Mutate: func(o Object, echo *echov1.Echo, _ string) { Service(o.(*corev1.Service), echo) },
 	},
 	{
 		Name:     "Deployment",
@@ -59,6 +68,15 @@ var Kinds = []Kind{
 		New:      func() Object { return &appsv1.Deployment{} },
 		NewList:  func() runtime.Object { return &appsv1.DeploymentList{} },
 		Wanted:   always,
+		AnswerFields: []string{
+			"spec.replicas",
+			"spec.selector",
+			"spec.template.metadata.labels[" + EchoLabel + "]",
+			"spec.template.spec.containers[" + containerName + "].args",
+			"spec.template.spec.containers[" + containerName + "].command",
+			"spec.template.spec.containers[" + containerName + "].env",
+			"spec.template.spec.containers[" + containerName + "].ports",
+		},
 		Mutate: func(o Object, echo *echov1.Echo, serverImage string) {
 			Deployment(o.(*appsv1.Deployment), echo, serverImage)
 		},

@@ -50,9 +50,19 @@ func Generation(child metav1.Object) int64 {
 	return generation
 }
 
+// IsOrphan reports whether an object under the child's name is a child that the operator wrote for
+// an Echo of this name. Without a controller, it was restored from a backup or orphaned on purpose.
+func IsOrphan(object metav1.Object, echo *echov1.Echo) bool {
+	labels := object.GetLabels()
+	return metav1.GetControllerOf(object) == nil && Generation(object) > 0 &&
+		labels[ManagedByLabel] == ManagedBy && labels[EchoLabel] == echo.Name
+}
+
+const namePrefix = "echo-"
+
 // Name returns the name of every child of the Echo.
 func Name(echo *echov1.Echo) string {
-	return "echo-" + echo.Name
+	return namePrefix + echo.Name
 }
 
 // Selector returns the labels that select the Echo's pods.
@@ -80,13 +90,21 @@ func setMeta(child metav1.Object, echo *echov1.Echo) {
 	}
 }
 
-// upsert replaces the first item that matches, or appends the item.
-func upsert[T any](items []T, item T, matches func(T) bool) []T {
-	for i := range items {
-		if matches(items[i]) {
-			items[i] = item
-			return items
+// item returns the first item that matches, or appends an empty one.
+func item[T any](items *[]T, matches func(T) bool) *T {
+	for i := range *items {
+		if matches((*items)[i]) {
+			return &(*items)[i]
 		}
 	}
-	return append(items, item)
+	*items = append(*items, *new(T))
+	return &(*items)[len(*items)-1]
+}
+
+// ensure returns what the pointer points at, after it made an empty value for a nil pointer.
+func ensure[T any](pointer **T) *T {
+	if *pointer == nil {
+		*pointer = new(T)
+	}
+	return *pointer
 }

@@ -23,6 +23,8 @@ func Share(deployment *appsv1.Deployment) {
 	pod, commonPod := &spec.Template.Spec, &common.Spec.Template.Spec
 	share(&pod.SecurityContext, commonPod.SecurityContext)
 	share(&pod.Volumes, commonPod.Volumes)
+	share(&pod.NodeSelector, commonPod.NodeSelector)
+	share(&pod.Affinity, commonPod.Affinity)
 	for i := range pod.TopologySpreadConstraints {
 		share(&pod.TopologySpreadConstraints[i].LabelSelector, spec.Selector)
 		share(&pod.TopologySpreadConstraints[i].MatchLabelKeys, commonPod.TopologySpreadConstraints[0].MatchLabelKeys)

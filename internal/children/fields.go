@@ -1,0 +1,25 @@
+package children
+
+import (
+	"slices"
+	"strings"
+)
+
+// DeterminesAnswer reports whether the answer to a client depends on a field, for example
+// "spec.template.spec.containers[echo].args", or on a part of it.
+func (k Kind) DeterminesAnswer(field string) bool {
+	return slices.ContainsFunc(k.AnswerFields, func(answer string) bool {
+		return within(field, answer) || within(answer, field)
+	})
+}
+
+// within reports whether the field is the parent or a part of it.
+func within(field, parent string) bool {
+	rest, found := strings.CutPrefix(field, parent)
+	return found && (rest == "" || rest[0] == '.' || rest[0] == '[')
+}
+
+// EchoName returns the name of the Echo to which a child with this name belongs, if any.
+func EchoName(childName string) (string, bool) {
+	return strings.CutPrefix(childName, namePrefix)
+}

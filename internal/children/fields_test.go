@@ -1,0 +1,42 @@
+package children
+
+import "testing"
+
+func TestDeterminesAnswer(t *testing.T) {
+	byName := map[string]Kind{}
+	for _, kind := range Kinds {
+		byName[kind.Name] = kind
+	}
+	for _, test := range []struct {
+		kind, field string
+		want        bool
+	}{
+		{"Deployment", "spec.replicas", true},
+		{"Deployment", "spec", true},
+		{"Deployment", "spec.template.spec.containers", true},
+		{"Deployment", "spec.template.spec.containers[echo].args[0]", true},
+		{"Deployment", "spec.template.spec.containers[sidecar].args[0]", false},
+		{"Deployment", "spec.template.spec.containers[echo].image", false},
+		{"Deployment", "spec.replicasX", false},
+		{"Deployment", "spec.template.metadata.labels[kkloud.io/echo]", true},
+		{"Deployment", "spec.template.metadata.labels[app.kubernetes.io/name]", false},
+		{"Deployment", "metadata.labels[kkloud.io/echo]", false},
+		{"Service", "spec.ports[http].targetPort", true},
+		{"Service", "spec.sessionAffinity", false},
+		{"PodDisruptionBudget", "spec.maxUnavailable", false},
+	} {
+		if got := byName[test.kind].DeterminesAnswer(test.field); got != test.want {
+			t.Errorf("%s %s: DeterminesAnswer = %t, want %t", test.kind, test.field, got, test.want)
+		}
+	}
+}
+
+func TestEchoNameReturnsTheNameOfTheEchoOfAChild(t *testing.T) {
+	echo := newEcho()
+	if name, found := EchoName(Name(echo)); !found || name != echo.Name {
+		t.Errorf("EchoName(%q) = %q, %t, want %q", Name(echo), name, found, echo.Name)
+	}
+	if name, found := EchoName("web"); found {
+		t.Errorf("EchoName(web) = %q, want none", name)
+	}
+}
