@@ -68,6 +68,7 @@ func RESTMapper() meta.RESTMapper {
 	}
 	add("Echo", echov1.GroupVersion.WithResource("echoes"))
 	add("Pod", corev1.SchemeGroupVersion.WithResource("pods"))
+	add("ReplicaSet", appsv1.SchemeGroupVersion.WithResource("replicasets"))
 	for _, kind := range children.Kinds {
 		add(kind.Name, kind.Resource)
 	}

@@ -126,7 +126,7 @@ func (r *EchoReconciler) Reconcile(ctx context.Context, echo *echov1.Echo) (ctrl
 	if err != nil {
 		return retry(err)
 	}
-	if observed.Pods, err = r.podsOf(ctx, echo); err != nil {
+	if err := r.observePods(ctx, echo, &observed); err != nil {
 		return retry(err)
 	}
 	next := withTransitionTimes(status.Of(echo, observed), echo)
@@ -136,7 +136,7 @@ func (r *EchoReconciler) Reconcile(ctx context.Context, echo *echov1.Echo) (ctrl
 	if len(observed.Rejected) > 0 {
 		return ctrl.Result{RequeueAfter: terminalErrorRetry(next)}, nil
 	}
-	return ctrl.Result{}, nil
+	return ctrl.Result{RequeueAfter: time.Duration(status.Recheck(observed, next)) * time.Second}, nil
 }
 
 // reconcileChildren reconciles every child, also after a terminal error of another child.

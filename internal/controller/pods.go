@@ -3,7 +3,9 @@ package controller
 import (
 	"context"
 	"fmt"
+	"strconv"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,8 +21,10 @@ import (
 	"github.com/kkloud-io/echo-operator/internal/status"
 )
 
-// The operator only reads pods. Their status contains the reason why a server does not start.
+// The operator only reads pods. Their status contains the reason why a server does not start. It
+// lists ReplicaSets only while a pod fails.
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
+// +kubebuilder:rbac:groups=apps,resources=replicasets,verbs=list
 
 // podsByEcho is the name of the cache index of pods by the name of their Echo.
 const podsByEcho = "echo"
@@ -34,11 +38,57 @@ func indexPods(ctx context.Context, mgr ctrl.Manager) error {
 	return nil
 }
 
-func (r *EchoReconciler) podsOf(ctx context.Context, echo *echov1.Echo) ([]corev1.Pod, error) {
+// observePods adds the pods of the Echo to the observation, and the newest ReplicaSet if the status
+// depends on it.
+func (r *EchoReconciler) observePods(ctx context.Context, echo *echov1.Echo, observed *status.Observation) error {
 	var pods corev1.PodList
 	err := r.Client.List(ctx, &pods, client.InNamespace(echo.Namespace), client.MatchingFields{podsByEcho: echo.Name})
-	return pods.Items, err
+	if err != nil {
+		return err
+	}
+	observed.Pods, observed.Now = pods.Items, metav1.Now()
+	if status.NeedsNewestReplicaSet(echo, *observed) {
+		observed.NewestReplicaSet, err = r.newestReplicaSet(ctx, observed.Deployment)
+	}
+	return err
 }
+
+// replicaSetsPerPage bounds the memory of a list of ReplicaSets. An Echo usually has three at most.
+const replicaSetsPerPage = 20
+
+// newestReplicaSet returns the label pod-template-hash of the Deployment's ReplicaSet with the highest
+// revision, or an empty string if there is none. It reads from the API server, because a cache of
+// ReplicaSets would use memory for each Echo.
+func (r *EchoReconciler) newestReplicaSet(ctx context.Context, deployment *appsv1.Deployment) (string, error) {
+	selector, err := metav1.LabelSelectorAsSelector(deployment.Spec.Selector)
+	if err != nil {
+		return "", err
+	}
+	var newest string
+	var highest int64
+	sets := &metav1.PartialObjectMetadataList{}
+	sets.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("ReplicaSetList"))
+	for {
+		err := r.APIReader.List(ctx, sets, client.InNamespace(deployment.Namespace), client.Limit(replicaSetsPerPage),
+			client.Continue(sets.Continue), client.MatchingLabelsSelector{Selector: selector})
+		if err != nil {
+			return "", err
+		}
+		for i := range sets.Items {
+			revision, err := strconv.ParseInt(sets.Items[i].Annotations[revisionAnnotation], 10, 64)
+			if err == nil && revision > highest && metav1.IsControlledBy(&sets.Items[i], deployment) {
+				newest, highest = sets.Items[i].Labels[appsv1.DefaultDeploymentUniqueLabelKey], revision
+			}
+		}
+		if sets.Continue == "" {
+			return newest, nil
+		}
+	}
+}
+
+// revisionAnnotation is the annotation in which the Deployment controller numbers ReplicaSets.
+// Source: k8s.io/kubernetes/pkg/controller/deployment/util.
+const revisionAnnotation = "deployment.kubernetes.io/revision"
 
 func echoOfPod(_ context.Context, pod client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{
@@ -50,12 +100,23 @@ func echoOfPod(_ context.Context, pod client.Object) []reconcile.Request {
 // podFailureChanged passes only pod events that change the failure of the pod. All other changes
 // of pods also change the status of their Deployment.
 var podFailureChanged = predicate.Funcs{
-	CreateFunc: func(e event.CreateEvent) bool { return status.PodFailure(e.Object.(*corev1.Pod)) != nil },
-	DeleteFunc: func(e event.DeleteEvent) bool { return status.PodFailure(e.Object.(*corev1.Pod)) != nil },
+	CreateFunc: func(e event.CreateEvent) bool { return podFailure(e.Object) != nil },
+	DeleteFunc: func(e event.DeleteEvent) bool { return podFailure(e.Object) != nil },
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		return !equality.Semantic.DeepEqual(status.PodFailure(e.ObjectOld.(*corev1.Pod)), status.PodFailure(e.ObjectNew.(*corev1.Pod)))
+		return !equality.Semantic.DeepEqual(podFailure(e.ObjectOld), podFailure(e.ObjectNew))
 	},
 }
+
+func podFailure(pod client.Object) *status.Failure {
+	return status.PodFailure(pod.(*corev1.Pod), metav1.Now())
+}
+
+const (
+	// maxContainers and maxPodMessage bound the memory of a cached pod. Any user who may create a
+	// pod can give it the operator's labels.
+	maxContainers = 16
+	maxPodMessage = 2048
+)
 
 // slimPod reduces the memory of a cached pod to the fields that the status and the watch need.
 func slimPod(object any) (any, error) {
@@ -63,19 +124,26 @@ func slimPod(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
-	slim := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace:         pod.Namespace,
-			Name:              pod.Name,
-			UID:               pod.UID,
-			ResourceVersion:   pod.ResourceVersion,
-			DeletionTimestamp: pod.DeletionTimestamp,
-			Labels:            map[string]string{children.EchoLabel: pod.Labels[children.EchoLabel]},
-		},
+	slim := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace:       pod.Namespace,
+		Name:            pod.Name,
+		UID:             pod.UID,
+		ResourceVersion: pod.ResourceVersion,
+	}}
+	if pod.Labels[children.EchoLabel] == "" {
+		return slim, nil // No Echo has this pod.
 	}
+	slim.DeletionTimestamp = pod.DeletionTimestamp
+	slim.Labels = map[string]string{}
+	for _, label := range []string{children.EchoLabel, appsv1.DefaultDeploymentUniqueLabelKey} {
+		slim.Labels[label] = pod.Labels[label]
+	}
+	slim.Status.Phase = pod.Status.Phase
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			slim.Status.Conditions = []corev1.PodCondition{c}
+			slim.Status.Conditions = []corev1.PodCondition{{
+				Type: c.Type, Status: c.Status, Reason: c.Reason, Message: status.Truncate(c.Message, maxPodMessage),
+			}}
 		}
 	}
 	slim.Status.InitContainerStatuses = slimContainers(pod.Status.InitContainerStatuses)
@@ -83,16 +151,29 @@ func slimPod(object any) (any, error) {
 	return slim, nil
 }
 
+// slimContainers returns the first containers that are not ready, because a ready one has no failure.
 func slimContainers(containers []corev1.ContainerStatus) []corev1.ContainerStatus {
 	var slim []corev1.ContainerStatus
 	for _, c := range containers {
-		slim = append(slim, corev1.ContainerStatus{
-			Name:                 c.Name,
-			Ready:                c.Ready,
-			RestartCount:         c.RestartCount,
-			State:                corev1.ContainerState{Waiting: c.State.Waiting},
-			LastTerminationState: c.LastTerminationState,
-		})
+		if c.Ready || len(slim) == maxContainers {
+			continue
+		}
+		reduced := corev1.ContainerStatus{Name: c.Name, RestartCount: c.RestartCount}
+		if waiting := c.State.Waiting; waiting != nil {
+			reduced.State.Waiting = &corev1.ContainerStateWaiting{
+				Reason: waiting.Reason, Message: status.Truncate(waiting.Message, maxPodMessage),
+			}
+		}
+		if running := c.State.Running; running != nil {
+			reduced.State.Running = &corev1.ContainerStateRunning{StartedAt: running.StartedAt}
+		}
+		if end := c.LastTerminationState.Terminated; end != nil {
+			reduced.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{
+				ExitCode: end.ExitCode, Reason: end.Reason, FinishedAt: end.FinishedAt,
+				Message: status.Truncate(end.Message, maxPodMessage),
+			}
+		}
+		slim = append(slim, reduced)
 	}
 	return slim
 }

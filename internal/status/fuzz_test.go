@@ -43,8 +43,8 @@ func FuzzOf(f *testing.F) {
 		}
 		ready, available := conditions[echov1.ConditionReady], conditions[echov1.ConditionAvailable]
 		progressing, degraded := conditions[echov1.ConditionProgressing], conditions[echov1.ConditionDegraded]
-		if len(got.Conditions) != 4 || len(conditions) != 4 {
-			t.Fatalf("conditions = %v, want 4 different ones", got.Conditions)
+		if len(got.Conditions) != 5 || len(conditions) != 5 {
+			t.Fatalf("conditions = %v, want 5 different ones", got.Conditions)
 		}
 
 		if is := ready.Status == metav1.ConditionTrue; is != isReady(observed, echo.Spec.Replicas) {
@@ -80,7 +80,7 @@ func rejectionReason(rejected []Failure) string {
 
 // isReady restates the criteria of Ready in one expression.
 func isReady(observed Observation, desired int32) bool {
-	if observed.Deployment == nil || !observed.HasService || len(observed.Rejected) > 0 {
+	if observed.Deployment == nil || !observed.HasService || len(observed.Rejected)+len(observed.Waiting) > 0 {
 		return false
 	}
 	status := observed.Deployment.Status

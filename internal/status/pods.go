@@ -6,33 +6,79 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 )
 
+const createContainerConfigError = "CreateContainerConfigError"
+
 // waitingReasons maps the kubelet's reasons of a waiting container to reasons of an Echo.
 // Source: k8s.io/kubernetes/pkg/kubelet (container, images and kuberuntime packages).
 var waitingReasons = map[string]string{
-	"ErrImagePull":               echov1.ReasonImagePullFailed,
-	"ImagePullBackOff":           echov1.ReasonImagePullFailed,
-	"InvalidImageName":           echov1.ReasonImagePullFailed,
-	"ErrImageNeverPull":          echov1.ReasonImagePullFailed,
-	"ImageInspectError":          echov1.ReasonImagePullFailed,
-	"RegistryUnavailable":        echov1.ReasonImagePullFailed,
-	"SignatureValidationFailed":  echov1.ReasonImagePullFailed,
-	"CreateContainerConfigError": echov1.ReasonContainerCreateFailed,
-	"CreateContainerError":       echov1.ReasonContainerCreateFailed,
-	"RunContainerError":          echov1.ReasonContainerCreateFailed,
-	"CrashLoopBackOff":           echov1.ReasonCrashLooping,
+	"ErrImagePull":              echov1.ReasonImagePullFailed,
+	"ImagePullBackOff":          echov1.ReasonImagePullFailed,
+	"InvalidImageName":          echov1.ReasonImagePullFailed,
+	"ErrImageNeverPull":         echov1.ReasonImagePullFailed,
+	"ImageInspectError":         echov1.ReasonImagePullFailed,
+	"RegistryUnavailable":       echov1.ReasonImagePullFailed,
+	"SignatureValidationFailed": echov1.ReasonImagePullFailed,
+	createContainerConfigError:  echov1.ReasonContainerCreateFailed,
+	"CreateContainerError":      echov1.ReasonContainerCreateFailed,
+	"RunContainerError":         echov1.ReasonContainerCreateFailed,
+	"CrashLoopBackOff":          echov1.ReasonCrashLooping,
 }
 
-// failureOfPods returns the failure of the first failed pod, by name, so that the result does
-// not depend on the order of the pods.
-func failureOfPods(pods []corev1.Pod) *Failure {
-	byName := slices.SortedFunc(slices.Values(pods), func(a, b corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
-	for i := range byName {
-		if failure := PodFailure(&byName[i]); failure != nil {
+// crashWindow is the number of seconds for which a container that has restarted, and that is not
+// ready, counts as crash looping after its last start or termination.
+const crashWindow int64 = 600
+
+// NeedsNewestReplicaSet reports whether the status depends on which ReplicaSet is the newest: a pod
+// fails while the Echo does not serve its newest spec.
+func NeedsNewestReplicaSet(echo *echov1.Echo, observed Observation) bool {
+	return echo.DeletionTimestamp == nil && isCurrent(observed.Deployment) && !serves(echo, observed) &&
+		slices.ContainsFunc(observed.Pods, func(pod corev1.Pod) bool { return PodFailure(&pod, observed.Now) != nil })
+}
+
+// NeedsRootImageNote reports whether the kubelet does not start a container of a pod of the newest
+// ReplicaSet because its image would run as root, or as a user that has a name and no number.
+func NeedsRootImageNote(pods []corev1.Pod, newestReplicaSet string) bool {
+	return slices.ContainsFunc(newestPods(pods, newestReplicaSet), func(pod corev1.Pod) bool {
+		return slices.ContainsFunc(containersOf(&pod), func(c corev1.ContainerStatus) bool {
+			return c.State.Waiting != nil && c.State.Waiting.Reason == createContainerConfigError && strings.Contains(c.State.Waiting.Message, "runAsNonRoot")
+		})
+	})
+}
+
+// newestPods returns the pods of the newest ReplicaSet that run or are expected to run, by name.
+func newestPods(pods []corev1.Pod, newestReplicaSet string) []corev1.Pod {
+	newest := slices.DeleteFunc(slices.Clone(pods), func(pod corev1.Pod) bool {
+		return newestReplicaSet == "" || pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey] != newestReplicaSet || isFinished(&pod)
+	})
+	slices.SortFunc(newest, func(a, b corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	return newest
+}
+
+// isFinished reports whether the pod is being deleted, or will never run again. A pod that was
+// evicted has the phase Failed, and its ReplicaSet replaces it.
+func isFinished(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
+}
+
+func containersOf(pod *corev1.Pod) []corev1.ContainerStatus {
+	return slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
+}
+
+// failureOfPods returns the failure of the first failed pod of the newest ReplicaSet, by name, so
+// that the result does not depend on the order of the pods.
+func failureOfPods(observed Observation) *Failure {
+	if !isCurrent(observed.Deployment) {
+		return nil // The newest ReplicaSet does not exist yet.
+	}
+	for _, pod := range newestPods(observed.Pods, observed.NewestReplicaSet) {
+		if failure := PodFailure(&pod, observed.Now); failure != nil {
 			return failure
 		}
 	}
@@ -41,8 +87,8 @@ func failureOfPods(pods []corev1.Pod) *Failure {
 
 // PodFailure returns the failure that prevents the pod from running, or nil. The message does
 // not depend on the counter of the kubelet's back-off, so it changes only with the cause.
-func PodFailure(pod *corev1.Pod) *Failure {
-	if pod.DeletionTimestamp != nil {
+func PodFailure(pod *corev1.Pod, now metav1.Time) *Failure {
+	if isFinished(pod) {
 		return nil
 	}
 	for _, c := range pod.Status.Conditions {
@@ -50,8 +96,8 @@ func PodFailure(pod *corev1.Pod) *Failure {
 			return &Failure{Reason: echov1.ReasonUnschedulable, Message: fmt.Sprintf("Pod %s: %s", pod.Name, c.Message)}
 		}
 	}
-	for _, container := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		if failure := failureOfContainer(container); failure != nil {
+	for _, container := range containersOf(pod) {
+		if failure := failureOfContainer(container, now); failure != nil {
 			failure.Message = fmt.Sprintf("Pod %s, container %s: %s", pod.Name, container.Name, failure.Message)
 			return failure
 		}
@@ -59,9 +105,10 @@ func PodFailure(pod *corev1.Pod) *Failure {
 	return nil
 }
 
-func failureOfContainer(container corev1.ContainerStatus) *Failure {
+func failureOfContainer(container corev1.ContainerStatus, now metav1.Time) *Failure {
 	// Between two back-offs, a crashing container has the status of a newly started one.
-	if last := container.LastTerminationState.Terminated; last != nil && !container.Ready && container.RestartCount > 1 {
+	if last := container.LastTerminationState.Terminated; last != nil && !container.Ready && container.RestartCount > 1 &&
+		now.Unix() <= lastRun(container)+crashWindow {
 		return &Failure{Reason: echov1.ReasonCrashLooping, Message: terminationMessage(last)}
 	}
 	waiting := container.State.Waiting
@@ -83,9 +130,39 @@ func failureOfContainer(container corev1.ContainerStatus) *Failure {
 	return &Failure{Reason: reason, Message: message}
 }
 
-// terminationMessage returns the exit code of a container and the end of its log.
+// lastRun returns the time, in seconds, at which the container last started or terminated.
+func lastRun(container corev1.ContainerStatus) int64 {
+	var last metav1.Time
+	if running := container.State.Running; running != nil {
+		last = running.StartedAt
+	}
+	if end := container.LastTerminationState.Terminated; end != nil {
+		return max(last.Unix(), end.FinishedAt.Unix())
+	}
+	return last.Unix()
+}
+
+// crashWindowLeft returns the number of seconds until the first container of the newest ReplicaSet
+// no longer counts as crash looping if it does not terminate again.
+func crashWindowLeft(observed Observation) int64 {
+	left := crashWindow
+	for _, pod := range newestPods(observed.Pods, observed.NewestReplicaSet) {
+		for _, container := range containersOf(&pod) {
+			if end := lastRun(container) + crashWindow + 1 - observed.Now.Unix(); end > 0 {
+				left = min(left, end)
+			}
+		}
+	}
+	return left
+}
+
+// terminationMessage returns the exit code of a container, the kubelet's reason if it says more,
+// and the end of the container's log.
 func terminationMessage(end *corev1.ContainerStateTerminated) string {
 	message := fmt.Sprintf("exited with code %d", end.ExitCode)
+	if !slices.Contains([]string{"", "Error", "Completed"}, end.Reason) {
+		message += " (" + end.Reason + ")"
+	}
 	if log := strings.TrimSpace(end.Message); log != "" {
 		message += ": " + log
 	}

@@ -2,13 +2,14 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
@@ -29,18 +30,32 @@ type Observation struct {
 	Deployment *appsv1.Deployment
 	// HasService is true if the Echo controls a Service that is not being deleted.
 	HasService bool
-	// Rejected has a failure for each child that could not be written.
+	// Rejected has a failure for each child that could not be written, or that an external writer
+	// changes repeatedly. The reasons are those in rejections.
 	Rejected []Failure
-	// Pods of the Echo.
+	// Waiting has a message for each child that the operator will write without a change by the
+	// user, for example after an object of the same name is deleted.
+	Waiting []string
+	// Overridden lists the children whose changes by admission the operator accepted.
+	Overridden []echov1.OverriddenChild
+	// Pods of the Echo, of all its ReplicaSets.
 	Pods []corev1.Pod
+	// NewestReplicaSet is the label pod-template-hash of the newest ReplicaSet. Failures of other
+	// pods are not failures of the newest spec. It is empty if the newest ReplicaSet is unknown.
+	NewestReplicaSet string
+	// Now is the time of the observation.
+	Now metav1.Time
 }
 
-// Of returns the status for an observation. Its conditions have no transition times, because
-// those depend on the clock and on the previous conditions.
+// Of returns the status for an observation and for the Echo's previous status. Its conditions have
+// no transition times.
 func Of(echo *echov1.Echo, observed Observation) echov1.EchoStatus {
 	var pods appsv1.DeploymentStatus
 	if observed.Deployment != nil {
 		pods = observed.Deployment.Status
+	}
+	if echo.DeletionTimestamp != nil {
+		observed.Overridden = echo.Status.Overridden // The children of a terminating Echo are not compared.
 	}
 	status := echov1.EchoStatus{
 		Ready:              fmt.Sprintf("%d/%d", pods.ReadyReplicas, echo.Spec.Replicas),
@@ -49,6 +64,7 @@ func Of(echo *echov1.Echo, observed Observation) echov1.EchoStatus {
 		Selector:           children.Selector(echo).String(),
 		URL:                children.URL(echo),
 		ObservedGeneration: echo.Generation,
+		Overridden:         observed.Overridden,
 	}
 	for _, condition := range conditions(echo, observed, pods) {
 		condition.ObservedGeneration = echo.Generation
@@ -57,32 +73,25 @@ func Of(echo *echov1.Echo, observed Observation) echov1.EchoStatus {
 	return status
 }
 
-// RolloutInFlight reports whether the status describes a rollout that is expected to complete
-// without a change by the user. A failed rollout is not in flight: it may wait indefinitely.
-func RolloutInFlight(status echov1.EchoStatus) bool {
-	return meta.IsStatusConditionTrue(status.Conditions, echov1.ConditionProgressing) &&
-		!meta.IsStatusConditionTrue(status.Conditions, echov1.ConditionDegraded)
-}
-
-// conditions returns Ready, Available, Progressing and Degraded.
+// conditions returns Ready, Available, Progressing, Degraded and Overridden.
 func conditions(echo *echov1.Echo, observed Observation, pods appsv1.DeploymentStatus) []metav1.Condition {
-	var (
-		desired   = echo.Spec.Replicas
-		rolledOut = isRolledOut(observed, desired)
-		allServe  = pods.AvailableReplicas >= desired
-		failure   *Failure
-	)
-	if !rolledOut || !allServe {
-		failure = mostSevere(observed)
+	available := availableCondition(echo, observed, pods)
+	degraded := condition(echov1.ConditionDegraded, metav1.ConditionFalse, echov1.ReasonAsExpected, "No failure observed")
+	overridden := overriddenCondition(observed.Overridden)
+	if echo.DeletionTimestamp != nil {
+		message := "The Echo is being deleted"
+		return []metav1.Condition{
+			condition(echov1.ConditionReady, metav1.ConditionFalse, echov1.ReasonTerminating, "%s", message),
+			available,
+			condition(echov1.ConditionProgressing, metav1.ConditionFalse, echov1.ReasonTerminating, "%s", message),
+			degraded, overridden,
+		}
 	}
 
-	available := condition(echov1.ConditionAvailable, metav1.ConditionTrue, echov1.ReasonServing,
-		"%d of %d pods are available", pods.AvailableReplicas, desired)
-	switch {
-	case !observed.HasService:
-		available = condition(echov1.ConditionAvailable, metav1.ConditionFalse, echov1.ReasonNotServing, "The Echo has no Service")
-	case pods.AvailableReplicas == 0:
-		available = condition(echov1.ConditionAvailable, metav1.ConditionFalse, echov1.ReasonNotServing, "No pod is available")
+	rolledOut := isRolledOut(echo, observed)
+	var failure *Failure
+	if !serves(echo, observed) {
+		failure = mostSevere(echo, observed)
 	}
 
 	progressing := condition(echov1.ConditionProgressing, metav1.ConditionFalse, echov1.ReasonRolledOut, "Every pod runs the newest spec")
@@ -90,106 +99,78 @@ func conditions(echo *echov1.Echo, observed Observation, pods appsv1.DeploymentS
 	case failure != nil && failure.Reason == echov1.ReasonProgressDeadlineExceeded:
 		progressing = condition(echov1.ConditionProgressing, metav1.ConditionFalse, failure.Reason, "%s", failure.Message)
 	case !rolledOut:
-		progressing = condition(echov1.ConditionProgressing, metav1.ConditionTrue, echov1.ReasonRollingOut,
-			"%d of %d pods run the newest spec, %d are available", updatedPods(observed.Deployment), desired, pods.AvailableReplicas)
-	}
-
-	degraded := condition(echov1.ConditionDegraded, metav1.ConditionFalse, echov1.ReasonAsExpected, "No failure observed")
-	if failure != nil {
-		degraded = condition(echov1.ConditionDegraded, metav1.ConditionTrue, failure.Reason, "%s", failure.Message)
+		progressing = condition(echov1.ConditionProgressing, metav1.ConditionTrue, echov1.ReasonRollingOut, "%s", progress(echo, observed))
 	}
 
 	ready := condition(echov1.ConditionReady, metav1.ConditionTrue, echov1.ReasonReady, "Every pod serves the newest spec")
 	switch {
 	case failure != nil:
 		ready = condition(echov1.ConditionReady, metav1.ConditionFalse, failure.Reason, "%s", failure.Message)
+		degraded = condition(echov1.ConditionDegraded, metav1.ConditionTrue, failure.Reason, "%s", failure.Message)
 	case !rolledOut:
 		ready = condition(echov1.ConditionReady, metav1.ConditionFalse, progressing.Reason, "%s", progressing.Message)
-	case !allServe:
+	case !allAvailable(echo, observed.Deployment):
 		ready = condition(echov1.ConditionReady, metav1.ConditionFalse, echov1.ReasonPodsNotReady, "%s", available.Message)
 	}
-	return []metav1.Condition{ready, available, progressing, degraded}
+	return []metav1.Condition{ready, available, progressing, degraded, overridden}
 }
 
-// isRolledOut reports whether every child is written, the newest spec has served at least once,
-// and no pod of an earlier spec is left.
-func isRolledOut(observed Observation, desired int32) bool {
-	progressing := deploymentCondition(observed.Deployment, appsv1.DeploymentProgressing)
-	return len(observed.Rejected) == 0 && observed.HasService &&
-		progressing != nil && progressing.Reason == newReplicaSetAvailable &&
-		observed.Deployment.Status.UpdatedReplicas >= desired &&
-		observed.Deployment.Status.Replicas == observed.Deployment.Status.UpdatedReplicas
-}
-
-// newReplicaSetAvailable is the Deployment controller's reason for a completed rollout.
-// Source: k8s.io/kubernetes/pkg/controller/deployment/util.
-const newReplicaSetAvailable = "NewReplicaSetAvailable"
-
-// isCurrent reports whether the status of the Deployment describes its newest spec.
-func isCurrent(deployment *appsv1.Deployment) bool {
-	return deployment != nil && deployment.Status.ObservedGeneration >= deployment.Generation
-}
-
-// updatedPods returns the number of pods that run the newest spec. It is 0 until the
-// Deployment controller has observed that spec.
-func updatedPods(deployment *appsv1.Deployment) int32 {
-	if !isCurrent(deployment) {
-		return 0
+func availableCondition(echo *echov1.Echo, observed Observation, pods appsv1.DeploymentStatus) metav1.Condition {
+	switch {
+	case !observed.HasService:
+		return condition(echov1.ConditionAvailable, metav1.ConditionFalse, echov1.ReasonNotServing, "The Echo has no Service")
+	case pods.AvailableReplicas == 0:
+		return condition(echov1.ConditionAvailable, metav1.ConditionFalse, echov1.ReasonNotServing, "No pod is available")
+	default:
+		return condition(echov1.ConditionAvailable, metav1.ConditionTrue, echov1.ReasonServing,
+			"%d of %d pods are available", pods.AvailableReplicas, echo.Spec.Replicas)
 	}
-	return deployment.Status.UpdatedReplicas
+}
+
+func overriddenCondition(overridden []echov1.OverriddenChild) metav1.Condition {
+	if len(overridden) == 0 {
+		return condition(echov1.ConditionOverridden, metav1.ConditionFalse, echov1.ReasonAsExpected, "No child was changed by admission")
+	}
+	messages := make([]string, len(overridden))
+	for i, child := range overridden {
+		messages[i] = fmt.Sprintf("%s: an admission policy or webhook changed %s", child.Kind, strings.Join(child.Fields, ", "))
+	}
+	return condition(echov1.ConditionOverridden, metav1.ConditionTrue, echov1.ReasonChangedByAdmission, "%s", strings.Join(messages, "; "))
 }
 
 // mostSevere returns the most severe failure of an Echo that does not serve its newest spec.
-func mostSevere(observed Observation) *Failure {
+func mostSevere(echo *echov1.Echo, observed Observation) *Failure {
 	if len(observed.Rejected) > 0 {
 		return join(observed.Rejected)
 	}
 	if failure := podsRejected(observed.Deployment); failure != nil {
 		return failure
 	}
-	if failure := failureOfPods(observed.Pods); failure != nil {
+	if failure := failureOfPods(observed); failure != nil {
 		return failure
 	}
-	return deadlineExceeded(observed.Deployment)
+	return deadlineExceeded(echo, observed)
 }
+
+// rejections are the reasons of Observation.Rejected, most severe first.
+var rejections = []string{echov1.ReasonConflict, echov1.ReasonRejected, echov1.ReasonRepeatedDrift}
 
 // join returns one failure with the most severe reason and all messages.
 func join(failures []Failure) *Failure {
-	all := Failure{Reason: failures[0].Reason}
+	severity := func(failure Failure) int { return slices.Index(rejections, failure.Reason) }
 	messages := make([]string, len(failures))
 	for i, failure := range failures {
 		messages[i] = failure.Message
-		if failure.Reason == echov1.ReasonConflict {
-			all.Reason = failure.Reason
-		}
 	}
-	all.Message = strings.Join(messages, "; ")
-	return &all
+	return &Failure{
+		Reason:  slices.MinFunc(failures, func(a, b Failure) int { return cmp.Compare(severity(a), severity(b)) }).Reason,
+		Message: strings.Join(messages, "; "),
+	}
 }
 
 func podsRejected(deployment *appsv1.Deployment) *Failure {
 	if c := deploymentCondition(deployment, appsv1.DeploymentReplicaFailure); c != nil && c.Status == corev1.ConditionTrue {
 		return &Failure{Reason: echov1.ReasonPodsRejected, Message: c.Message}
-	}
-	return nil
-}
-
-func deadlineExceeded(deployment *appsv1.Deployment) *Failure {
-	if c := deploymentCondition(deployment, appsv1.DeploymentProgressing); c != nil && c.Status == corev1.ConditionFalse {
-		return &Failure{Reason: echov1.ReasonProgressDeadlineExceeded, Message: c.Message}
-	}
-	return nil
-}
-
-// deploymentCondition returns nil while the status of the Deployment describes an earlier spec.
-func deploymentCondition(deployment *appsv1.Deployment, conditionType appsv1.DeploymentConditionType) *appsv1.DeploymentCondition {
-	if !isCurrent(deployment) {
-		return nil
-	}
-	for i := range deployment.Status.Conditions {
-		if c := &deployment.Status.Conditions[i]; c.Type == conditionType {
-			return c
-		}
 	}
 	return nil
 }

@@ -20,6 +20,16 @@ func newEcho() *echov1.Echo {
 	}
 }
 
+// withProgressing returns the Echo with a status for its generation in which the condition Progressing
+// has had this status for so many seconds.
+func withProgressing(echo *echov1.Echo, status metav1.ConditionStatus, reason string, seconds int64) *echov1.Echo {
+	echo.Status.Conditions = []metav1.Condition{{
+		Type: echov1.ConditionProgressing, Status: status, Reason: reason, ObservedGeneration: echo.Generation,
+		LastTransitionTime: metav1.Unix(now.Unix()-seconds, 0),
+	}}
+	return echo
+}
+
 // deployment returns a Deployment of generation 3 whose status describes that generation. Its
 // rollout is complete, unless one of the conditions contradicts.
 func deployment(total, updated, ready, available int32, conditions ...appsv1.DeploymentCondition) *appsv1.Deployment {
@@ -42,9 +52,16 @@ func notObserved(d *appsv1.Deployment) *appsv1.Deployment {
 	return d
 }
 
+// newest is the label pod-template-hash of the newest ReplicaSet.
+const newest = "abc"
+
+func named(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, Labels: map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: newest}}
+}
+
 func waiting(name, reason, message string) corev1.Pod {
 	return corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
+		ObjectMeta: named(name),
 		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
 			Name:  "echo",
 			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}},
@@ -52,9 +69,14 @@ func waiting(name, reason, message string) corev1.Pod {
 	}
 }
 
+// now is the time of every observation. The containers of crashed pods terminated one minute before.
+var now = metav1.Unix(1_000_000, 0)
+
 func crashed(pod corev1.Pod, restarts, code int32, log string) corev1.Pod {
 	pod.Status.ContainerStatuses[0].RestartCount = restarts
-	pod.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: code, Message: log}
+	pod.Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{
+		ExitCode: code, Message: log, FinishedAt: metav1.Unix(now.Unix()-60, 0),
+	}
 	return pod
 }
 
@@ -66,7 +88,7 @@ var (
 		Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Message: "timed out progressing",
 	}
 	unschedulable = corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "p"},
+		ObjectMeta: named("p"),
 		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{
 			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/1 nodes",
 		}}},
@@ -78,75 +100,77 @@ var (
 	}()
 )
 
+// conditionTests describe observations of an Echo whose generation was rolled out before.
 var conditionTests = map[string]struct {
 	observed Observation
 	ready    string
-	// The reasons of Ready, Available, Progressing and Degraded, prefixed with + for True and - for False.
+	// The reasons of Ready, Available, Progressing, Degraded and Overridden, prefixed with + for True and - for False.
 	want    string
 	message string // Part of Ready's message.
 }{
 	"no children": {
 		Observation{}, "0/2",
-		"-RollingOut -NotServing +RollingOut -AsExpected", "0 of 2 pods run the newest spec, 0 are",
+		"-RollingOut -NotServing +RollingOut -AsExpected -AsExpected", "0 of 2 pods run the newest spec, 0 are",
 	},
 	"all pods serve": {
 		Observation{Deployment: deployment(2, 2, 2, 2), HasService: true}, "2/2",
-		"+Ready +Serving -RolledOut -AsExpected", "Every pod serves the newest spec",
+		"+Ready +Serving -RolledOut -AsExpected -AsExpected", "Every pod serves the newest spec",
 	},
 	"the Deployment status describes an earlier spec": {
 		Observation{Deployment: notObserved(deployment(2, 2, 2, 2, replicaFailure, deadlineCondition)), HasService: true}, "2/2",
-		"-RollingOut +Serving +RollingOut -AsExpected", "0 of 2 pods run the newest spec",
+		"-RollingOut +Serving +RollingOut -AsExpected -AsExpected", "0 of 2 pods run the newest spec",
 	},
 	"the first pods are starting": {
 		Observation{Deployment: deployment(2, 2, 1, 1, appsv1.DeploymentCondition{
 			Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "ReplicaSetUpdated",
 		}), HasService: true}, "1/2",
-		"-RollingOut +Serving +RollingOut -AsExpected", "2 of 2 pods run the newest spec, 1 are available",
+		"-RollingOut +Serving +RollingOut -AsExpected -AsExpected", "2 of 2 pods run the newest spec, 1 are available",
 	},
 	"an old pod is left": {
 		Observation{Deployment: deployment(3, 2, 3, 3), HasService: true}, "3/2",
-		"-RollingOut +Serving +RollingOut -AsExpected", "2 of 2 pods run the newest spec",
+		"-RollingOut +Serving +RollingOut -AsExpected -AsExpected", "2 of 2 pods run the newest spec",
 	},
 	"a pod is not ready": {
 		Observation{Deployment: deployment(2, 2, 1, 1), HasService: true}, "1/2",
-		"-PodsNotReady +Serving -RolledOut -AsExpected", "1 of 2 pods are available",
+		"-PodsNotReady +Serving -RolledOut -AsExpected -AsExpected", "1 of 2 pods are available",
 	},
 	"the Service is missing": {
 		Observation{Deployment: deployment(2, 2, 2, 2)}, "2/2",
-		"-RollingOut -NotServing +RollingOut -AsExpected", "",
+		"-RollingOut -NotServing +RollingOut -AsExpected -AsExpected", "",
 	},
 	"two children are rejected": {
 		Observation{Deployment: deployment(2, 2, 2, 2), Rejected: []Failure{{"Rejected", "one"}, {"Conflict", "two"}}}, "2/2",
-		"-Conflict -NotServing +RollingOut +Conflict", "one; two",
+		"-Conflict -NotServing +RollingOut +Conflict -AsExpected", "one; two",
 	},
 	"a quota rejects the pods": {
 		Observation{Deployment: deployment(1, 1, 1, 1, replicaFailure), HasService: true}, "1/2",
-		"-PodsRejected +Serving +RollingOut +PodsRejected", "exceeded quota: small",
+		"-PodsRejected +Serving -RolledOut +PodsRejected -AsExpected", "exceeded quota: small",
 	},
 	"the progress deadline is exceeded": {
 		Observation{Deployment: deployment(2, 1, 1, 1, deadlineCondition), HasService: true}, "1/2",
-		"-ProgressDeadlineExceeded +Serving -ProgressDeadlineExceeded +ProgressDeadlineExceeded", "timed out progressing",
+		"-ProgressDeadlineExceeded +Serving -ProgressDeadlineExceeded +ProgressDeadlineExceeded -AsExpected", "timed out progressing",
 	},
 	"a pod is unschedulable": {
 		Observation{Deployment: deployment(2, 2, 1, 1), HasService: true, Pods: []corev1.Pod{unschedulable}}, "1/2",
-		"-Unschedulable +Serving -RolledOut +Unschedulable", "Pod p: 0/1 nodes",
+		"-Unschedulable +Serving -RolledOut +Unschedulable -AsExpected", "Pod p: 0/1 nodes",
 	},
 	"several pods fail, the first by name is reported": {
 		Observation{Deployment: deployment(2, 2, 0, 0), HasService: true, Pods: []corev1.Pod{
 			waiting("b", "CreateContainerConfigError", "no user"), terminating, waiting("a2", "ErrImagePull", "not found"),
 		}}, "0/2",
-		"-ImagePullFailed -NotServing -RolledOut +ImagePullFailed", "Pod a2, container echo: not found",
+		"-ImagePullFailed -NotServing -RolledOut +ImagePullFailed -AsExpected", "Pod a2, container echo: not found",
 	},
 	"a pod fails while all pods serve": {
 		Observation{Deployment: deployment(2, 2, 2, 2), HasService: true, Pods: []corev1.Pod{waiting("a", "ImagePullBackOff", "late")}}, "2/2",
-		"+Ready +Serving -RolledOut -AsExpected", "",
+		"+Ready +Serving -RolledOut -AsExpected -AsExpected", "",
 	},
 }
 
 func TestOfReportsTheConditions(t *testing.T) {
 	for name, test := range conditionTests {
 		t.Run(name, func(t *testing.T) {
-			status := Of(newEcho(), test.observed)
+			test.observed.NewestReplicaSet, test.observed.Now = newest, now
+			status := Of(withProgressing(newEcho(), metav1.ConditionFalse, echov1.ReasonRolledOut, 3600), test.observed)
 			if status.Ready != test.ready {
 				t.Errorf("status.ready = %s, want %s", status.Ready, test.ready)
 			}
@@ -217,7 +241,7 @@ func TestPodFailureReturnsTheCause(t *testing.T) {
 		"crash without an exit code": {waiting("p", "CrashLoopBackOff", "back-off 10s"), "&{CrashLooping Pod p, container echo: back-off 10s}"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := fmt.Sprint(PodFailure(&test.pod)); got != test.want {
+			if got := fmt.Sprint(PodFailure(&test.pod, now)); got != test.want {
 				t.Errorf("PodFailure = %s, want %s", got, test.want)
 			}
 		})

@@ -1,0 +1,147 @@
+package status
+
+import (
+	"fmt"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+)
+
+// newReplicaSetAvailable is the Deployment controller's reason for a completed rollout.
+// Source: k8s.io/kubernetes/pkg/controller/deployment/util.
+const newReplicaSetAvailable = "NewReplicaSetAvailable"
+
+// progressDeadline is the number of seconds after which a rollout that the Deployment controller
+// does not time has failed.
+const progressDeadline int64 = 120
+
+// RolloutInFlight reports whether the status describes a rollout that is expected to complete
+// without a change by the user. A failed rollout is not in flight: it may wait indefinitely.
+func RolloutInFlight(status echov1.EchoStatus) bool {
+	return meta.IsStatusConditionTrue(status.Conditions, echov1.ConditionProgressing) &&
+		!meta.IsStatusConditionTrue(status.Conditions, echov1.ConditionDegraded)
+}
+
+// Recheck returns the number of seconds after which the status, which was computed from the
+// observation, may be outdated although no object has changed, or 0 if it remains accurate.
+func Recheck(observed Observation, status echov1.EchoStatus) int64 {
+	if RolloutInFlight(status) && isTimedByOperator(observed.Deployment) {
+		progressing := meta.FindStatusCondition(status.Conditions, echov1.ConditionProgressing)
+		return max(1, deadline(progressing, observed.Deployment)-observed.Now.Unix())
+	}
+	degraded := meta.FindStatusCondition(status.Conditions, echov1.ConditionDegraded)
+	if degraded != nil && degraded.Reason == echov1.ReasonCrashLooping {
+		return crashWindowLeft(observed)
+	}
+	return 0
+}
+
+// serves reports whether every pod runs the newest spec and is available, and no pod of an
+// earlier spec is left.
+func serves(echo *echov1.Echo, observed Observation) bool {
+	return isRolledOut(echo, observed) && allAvailable(echo, observed.Deployment)
+}
+
+// isRolledOut reports whether every child is written, no pod of an earlier spec is left, and
+// every pod was available at least once in this generation of the Echo.
+func isRolledOut(echo *echov1.Echo, observed Observation) bool {
+	progressing := deploymentCondition(observed.Deployment, appsv1.DeploymentProgressing)
+	return len(observed.Rejected)+len(observed.Waiting) == 0 && observed.HasService &&
+		progressing != nil && progressing.Reason == newReplicaSetAvailable &&
+		observed.Deployment.Status.Replicas == observed.Deployment.Status.UpdatedReplicas &&
+		(allAvailable(echo, observed.Deployment) || previousProgressing(echo, metav1.ConditionFalse, echov1.ReasonRolledOut) != nil)
+}
+
+func allAvailable(echo *echov1.Echo, deployment *appsv1.Deployment) bool {
+	desired := echo.Spec.Replicas
+	return deployment.Status.UpdatedReplicas >= desired && deployment.Status.AvailableReplicas >= desired
+}
+
+// progress describes a rollout that has not completed.
+func progress(echo *echov1.Echo, observed Observation) string {
+	if len(observed.Waiting) > 0 {
+		return strings.Join(observed.Waiting, "; ")
+	}
+	var updated, available int32
+	if observed.Deployment != nil {
+		available = observed.Deployment.Status.AvailableReplicas
+	}
+	if isCurrent(observed.Deployment) {
+		updated = observed.Deployment.Status.UpdatedReplicas
+	}
+	return fmt.Sprintf("%d of %d pods run the newest spec, %d are available", updated, echo.Spec.Replicas, available)
+}
+
+// deadlineExceeded returns the failure of a rollout that the Deployment controller or the
+// operator has waited for too long.
+func deadlineExceeded(echo *echov1.Echo, observed Observation) *Failure {
+	c := deploymentCondition(observed.Deployment, appsv1.DeploymentProgressing)
+	if c != nil && c.Status == corev1.ConditionFalse {
+		return &Failure{Reason: echov1.ReasonProgressDeadlineExceeded, Message: c.Message}
+	}
+	if isRolledOut(echo, observed) || !isTimedByOperator(observed.Deployment) {
+		return nil
+	}
+	inFlight := previousProgressing(echo, metav1.ConditionTrue, echov1.ReasonRollingOut)
+	if inFlight != nil && observed.Now.Unix() >= deadline(inFlight, observed.Deployment) ||
+		previousProgressing(echo, metav1.ConditionFalse, echov1.ReasonProgressDeadlineExceeded) != nil {
+		return &Failure{
+			Reason:  echov1.ReasonProgressDeadlineExceeded,
+			Message: fmt.Sprintf("The rollout did not complete within %d seconds: %s", progressDeadline, progress(echo, observed)),
+		}
+	}
+	return nil
+}
+
+// isTimedByOperator reports whether the operator limits the duration of a rollout. The Deployment
+// controller limits the rollout of a new pod template, but not a scale-up, and it limits nothing
+// while the Deployment does not exist.
+func isTimedByOperator(deployment *appsv1.Deployment) bool {
+	if deployment == nil {
+		return true
+	}
+	c := deploymentCondition(deployment, appsv1.DeploymentProgressing)
+	return isCurrent(deployment) && (c == nil || c.Status != corev1.ConditionTrue || c.Reason == newReplicaSetAvailable)
+}
+
+// deadline returns the time, in seconds, at which a rollout that is in flight has failed.
+func deadline(progressing *metav1.Condition, deployment *appsv1.Deployment) int64 {
+	start := progressing.LastTransitionTime.Unix()
+	if c := deploymentCondition(deployment, appsv1.DeploymentProgressing); c != nil {
+		start = max(start, c.LastUpdateTime.Unix())
+	}
+	return start + progressDeadline
+}
+
+// previousProgressing returns the Echo's condition Progressing if it has the status and the reason
+// for the current generation, or nil.
+func previousProgressing(echo *echov1.Echo, status metav1.ConditionStatus, reason string) *metav1.Condition {
+	c := meta.FindStatusCondition(echo.Status.Conditions, echov1.ConditionProgressing)
+	if c == nil || c.ObservedGeneration != echo.Generation || c.Status != status || c.Reason != reason {
+		return nil
+	}
+	return c
+}
+
+// isCurrent reports whether the status of the Deployment describes its newest spec.
+func isCurrent(deployment *appsv1.Deployment) bool {
+	return deployment != nil && deployment.Status.ObservedGeneration >= deployment.Generation
+}
+
+// deploymentCondition returns nil while the status of the Deployment describes an earlier spec.
+func deploymentCondition(deployment *appsv1.Deployment, conditionType appsv1.DeploymentConditionType) *appsv1.DeploymentCondition {
+	if !isCurrent(deployment) {
+		return nil
+	}
+	for i := range deployment.Status.Conditions {
+		if c := &deployment.Status.Conditions[i]; c.Type == conditionType {
+			return c
+		}
+	}
+	return nil
+}
