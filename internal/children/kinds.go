@@ -40,9 +40,11 @@ type Kind struct {
 	Mutate func(object Object, echo *echov1.Echo, serverImage string)
 }
 
-// The operator deletes only optional children. The garbage collector deletes the others.
-// +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create;patch
-// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch
+// The operator deletes only optional children, and the garbage collector the others. But a cluster
+// that protects owner references, such as OpenShift, requires permission to delete an orphan for its
+// adoption.
+// +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch;delete
 
 // Kinds lists the kinds that an Echo owns, in the order in which the operator writes them. The

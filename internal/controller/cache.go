@@ -9,33 +9,35 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
 )
 
-// CacheOptions limits the cache to the given namespaces (none means all) and to the children
-// of Echoes, so that other Deployments, Services and pods use no memory.
+// CacheOptions limits the cache to the given namespaces (none means all) and to objects with the
+// operator's label, so that other Deployments, Services and pods use no memory. Users can set that
+// label, so objects that are not children are reduced to stubs.
 func CacheOptions(namespaces []string) cache.Options {
 	managed := labels.SelectorFromSet(labels.Set{children.ManagedByLabel: children.ManagedBy})
 	options := cache.Options{
 		ReaderFailOnMissingInformer: true,
-		DefaultTransform:            cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}: {Label: managed, Transform: slimPod},
+			&echov1.Echo{}: {Transform: slimEcho},
+			&corev1.Pod{}:  {Label: managed, Transform: slimPod},
 		},
 	}
 	for _, kind := range children.Kinds {
-		byObject := cache.ByObject{Label: managed}
-		if kind.Name == "Deployment" {
-			byObject.Transform = slimDeployment
-		}
-		options.ByObject[kind.New()] = byObject
+		options.ByObject[kind.New()] = cache.ByObject{Label: managed, Transform: func(object any) (any, error) {
+			return slimChild(kind, object), nil
+		}}
 	}
 	for _, namespace := range namespaces {
 		if options.DefaultNamespaces == nil {
@@ -46,13 +48,76 @@ func CacheOptions(namespaces []string) cache.Options {
 	return options
 }
 
-// slimDeployment reduces the memory of a cached Deployment: it shares values with the others.
-func slimDeployment(object any) (any, error) {
-	if deployment, ok := object.(*appsv1.Deployment); ok {
-		deployment.ManagedFields = nil
-		children.Share(deployment)
+// slimEcho removes metadata that the operator does not use. A write of the status does not change
+// metadata.
+func slimEcho(object any) (any, error) {
+	if echo, ok := object.(*echov1.Echo); ok {
+		echo.ManagedFields, echo.Labels, echo.Annotations = nil, nil, nil
 	}
 	return object, nil
+}
+
+// maxCachedSize is the maximum size of a cached child in bytes. With the longest message, children
+// of the default server are smaller.
+const maxCachedSize = 128 << 10
+
+// stubAnnotation marks an object in the cache of which only metadata is kept.
+const stubAnnotation = "kkloud.io/stub"
+
+// slimChild reduces the memory of a cached object: a child shares values with the others, and of
+// anything else only the metadata is kept that tells what it is.
+func slimChild(kind children.Kind, cached any) any {
+	object, ok := cached.(client.Object)
+	if !ok {
+		return cached // The last known state of a deleted object, which is slim already.
+	}
+	object.SetManagedFields(nil)
+	if sized, ok := cached.(interface{ Size() int }); !isChild(object) || ok && sized.Size() > maxCachedSize {
+		return stub(kind, object)
+	}
+	if deployment, ok := cached.(*appsv1.Deployment); ok {
+		children.Share(deployment)
+	}
+	return cached
+}
+
+// isChild reports whether the object may be a child: at most one object of a kind is, for each Echo.
+func isChild(object client.Object) bool {
+	name, found := children.EchoName(object.GetName())
+	if controller := metav1.GetControllerOf(object); controller != nil {
+		return found && controller.Kind == "Echo" && controller.Name == name
+	}
+	return found && object.GetLabels()[children.EchoLabel] == name
+}
+
+func stub(kind children.Kind, object client.Object) client.Object {
+	reduced := client.Object(kind.New())
+	reduced.SetNamespace(object.GetNamespace())
+	reduced.SetName(object.GetName())
+	reduced.SetUID(object.GetUID())
+	reduced.SetResourceVersion(object.GetResourceVersion())
+	reduced.SetDeletionTimestamp(object.GetDeletionTimestamp())
+	reduced.SetLabels(map[string]string{children.ManagedByLabel: children.ManagedBy})
+	reduced.SetAnnotations(map[string]string{stubAnnotation: ""})
+	if controller := metav1.GetControllerOf(object); controller != nil {
+		reduced.SetOwnerReferences([]metav1.OwnerReference{*controller})
+	}
+	return reduced
+}
+
+func isStub(object client.Object) bool {
+	_, is := object.GetAnnotations()[stubAnnotation]
+	return is
+}
+
+// echoOfChild returns the Echo to which an object with its name belongs. Its owner reference and
+// its labels may be missing.
+func echoOfChild(_ context.Context, object client.Object) []reconcile.Request {
+	name, found := children.EchoName(object.GetName())
+	if !found {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: name}}}
 }
 
 // RESTMapper maps the kinds that the operator uses without discovery. So the setup makes no API

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,34 +15,24 @@ import (
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
+	"github.com/kkloud-io/echo-operator/internal/status"
 )
 
-// notControlledError reports that an object with the name of the child is not controlled by
-// the Echo.
-type notControlledError struct {
-	kind   string
+// child is what a reconciliation found or did about one kind of child.
+type child struct {
+	// object is the child as the API server last returned it. It is nil if the Echo controls
+	// none, or the child is being deleted.
 	object client.Object
-}
-
-func (e *notControlledError) Error() string {
-	controller := "none"
-	if ref := metav1.GetControllerOf(e.object); ref != nil {
-		controller = fmt.Sprintf("%s %s, UID %s", ref.Kind, ref.Name, ref.UID)
-	}
-	return fmt.Sprintf("%s %s exists and is not controlled by this Echo (controller: %s): delete or rename it",
-		e.kind, e.object.GetName(), controller)
-}
-
-// mutatedByAdmissionError reports that admission changed fields that the operator had written.
-// Admission would change them again, so an immediate retry has no effect.
-type mutatedByAdmissionError struct {
-	kind string
-	// patch contains the values that the operator had written.
-	patch []byte
-}
-
-func (e *mutatedByAdmissionError) Error() string {
-	return fmt.Sprintf("%s: an admission policy or webhook changed it; the operator had written %s", e.kind, e.patch)
+	// failure is why the child does not have its desired state.
+	failure *status.Failure
+	// overridden has the fields that admission changed, where the operator accepted the result.
+	overridden *echov1.OverriddenChild
+	// waiting is what the child waits for, without a failure.
+	waiting string
+	// recheck is when to reconcile again without an event. 0 means that events suffice.
+	recheck time.Duration
+	// slow is true if a write took long and failed.
+	slow bool
 }
 
 // desiredState returns a mutated copy of the live object, and whether the two differ. Usually they
@@ -67,60 +57,80 @@ func encode(object client.Object) []byte {
 	return nil
 }
 
-// mutatedByAdmission returns an error if the object that a write returned differs from the
-// desired state.
-func (r *EchoReconciler) mutatedByAdmission(echo *echov1.Echo, c children.Kind, written client.Object) error {
-	desired, changed := r.desiredState(echo, c, written)
-	if !changed {
-		return nil
-	}
-	patch, err := client.StrategicMergeFrom(written).Data(desired)
-	if err != nil {
-		return fmt.Errorf("compare %s with its desired state: %w", c.Name, err)
-	}
-	return &mutatedByAdmissionError{kind: c.Name, patch: patch}
-}
-
-// reconcileChild brings one child to its desired state with at most one write. It returns the
-// child as the API server last returned it, possibly together with an error. The child is nil
-// if the Echo controls none or the child is being deleted.
-func (r *EchoReconciler) reconcileChild(ctx context.Context, echo *echov1.Echo, c children.Kind) (client.Object, error) {
+// reconcileChild brings one child to its desired state with at most one write. It returns an
+// error if the API server did not respond, or if the cache lags behind.
+func (r *EchoReconciler) reconcileChild(ctx context.Context, echo *echov1.Echo, c children.Kind) (child, error) {
 	wanted := c.Wanted(echo)
-	live := client.Object(c.New())
-	key := client.ObjectKey{Namespace: echo.Namespace, Name: children.Name(echo)}
-	err := r.Client.Get(ctx, key, live)
-	if apierrors.IsNotFound(err) {
+	live, err := r.find(ctx, echo, c, wanted)
+	if err != nil {
+		return child{}, err
+	}
+	if live == nil {
 		if !wanted {
-			return nil, nil
+			return child{}, nil
 		}
-		if previouslyReconciled(echo, c) { // The child may have been deleted together with its Echo.
-			if err := r.checkNewest(ctx, echo); err != nil {
-				return nil, err
-			}
+		created, existing, err := r.create(ctx, echo, c)
+		if existing == nil {
+			return created, err
 		}
-		created, createErr := r.create(ctx, echo, c, key)
-		if !apierrors.IsAlreadyExists(createErr) {
-			return created, createErr
+		live = existing
+	}
+	controller := metav1.GetControllerOf(live)
+	switch {
+	case controller == nil && children.IsOrphan(live, echo):
+		// An owner reference is part of the desired state.
+	case controller == nil || controller.UID != echo.UID:
+		if !wanted {
+			return child{}, nil
 		}
-		// The cache contains only objects with the operator's label. The existing object has
-		// lost its label, or it is not controlled by this Echo.
-		err = r.APIReader.Get(ctx, key, live)
+		return r.notControlled(echo, c, live, controller), nil
 	}
 	switch {
-	case err != nil:
-		return nil, err
-	case !metav1.IsControlledBy(live, echo):
-		if !wanted {
-			return nil, nil
-		}
-		r.Metrics.CountConflict(c.Name)
-		return nil, &notControlledError{kind: c.Name, object: live}
 	case !live.GetDeletionTimestamp().IsZero():
-		return nil, nil // The event of the deletion requeues the Echo.
+		return child{}, nil // The event of the deletion requeues the Echo.
 	case !wanted:
-		return nil, r.remove(ctx, echo, c, live)
+		return r.remove(ctx, echo, c, live)
 	}
 	return r.update(ctx, echo, c, live)
+}
+
+// find returns the object with the name of the child, or nil. The cache contains only objects
+// with the operator's label, and only stubs of those that are not children. So an object that is
+// missing there, or seems not to be controlled by the Echo, is read from the API server.
+func (r *EchoReconciler) find(ctx context.Context, echo *echov1.Echo, c children.Kind, wanted bool) (client.Object, error) {
+	object := client.Object(c.New())
+	key := client.ObjectKey{Namespace: echo.Namespace, Name: children.Name(echo)}
+	err := call(ctx, func() error { return r.Client.Get(ctx, key, object) })
+	switch {
+	case apierrors.IsNotFound(err):
+		if !wanted || !previouslyReconciled(echo, c) {
+			return nil, nil // Creating the child shows whether it exists.
+		}
+		if object, err = r.readLive(ctx, echo, c); object == nil && err == nil {
+			err = r.checkNewest(ctx, echo) // The child may have been deleted together with its Echo.
+		}
+		return object, err
+	case err != nil:
+		return nil, err
+	case metav1.IsControlledBy(object, echo):
+		if isStub(object) {
+			return r.readLive(ctx, echo, c)
+		}
+		return object, nil
+	case !wanted:
+		return nil, nil
+	}
+	return r.readLive(ctx, echo, c)
+}
+
+// readLive reads the child from the API server. It returns nil if there is none.
+func (r *EchoReconciler) readLive(ctx context.Context, echo *echov1.Echo, c children.Kind) (client.Object, error) {
+	object := client.Object(c.New())
+	err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: echo.Namespace, Name: children.Name(echo)}, object)
+	if err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	return object, nil
 }
 
 // previouslyReconciled reports whether the status was written after the child had been created.
@@ -154,52 +164,136 @@ func (r *EchoReconciler) checkNotNewer(ctx context.Context, echo *echov1.Echo, l
 	return r.checkNewest(ctx, echo)
 }
 
-func (r *EchoReconciler) create(ctx context.Context, echo *echov1.Echo, c children.Kind, key client.ObjectKey) (client.Object, error) {
+// create creates the child. If the child exists, it returns the existing object.
+func (r *EchoReconciler) create(ctx context.Context, echo *echov1.Echo, c children.Kind) (created child, existing client.Object, err error) {
+	if paused, failure := r.paused(echo, c); paused > 0 {
+		return child{failure: failure, recheck: paused}, nil, nil
+	}
 	object := client.Object(c.New())
-	object.SetNamespace(key.Namespace)
-	object.SetName(key.Name)
+	object.SetNamespace(echo.Namespace)
+	object.SetName(children.Name(echo))
 	c.Mutate(object, echo, r.ServerImage)
 	children.SetGeneration(object, echo.Generation)
-	if err := r.Client.Create(ctx, object); err != nil {
-		return nil, err
+	start := time.Now()
+	if err := call(ctx, func() error { return r.Client.Create(ctx, object) }); err != nil {
+		// Admission may reject the creation of an object that exists.
+		took := time.Since(start)
+		existing, readErr := r.readLive(ctx, echo, c)
+		if existing != nil || readErr != nil {
+			return child{}, existing, readErr
+		}
+		rejected, err := r.rejected(echo, c, err, took)
+		return rejected, nil, err
 	}
-	log.FromContext(ctx).Info("Created "+c.Name, "child", key.Name)
-	if previouslyReconciled(echo, c) && !meta.IsStatusConditionTrue(echo.Status.Conditions, echov1.ConditionDegraded) {
+	log.FromContext(ctx).Info("Created "+c.Name, "child", object.GetName())
+	correction := previouslyReconciled(echo, c)
+	if correction && !meta.IsStatusConditionTrue(echo.Status.Conditions, echov1.ConditionDegraded) {
 		r.Metrics.CountCorrection(c.Name)
 	}
-	return object, r.mutatedByAdmission(echo, c, object)
+	created, err = r.written(echo, c, object, correction)
+	return created, nil, err
 }
 
-// update writes the child if it differs from its desired state, with the resourceVersion that
-// was read. It returns the live child if the write is rejected.
-func (r *EchoReconciler) update(ctx context.Context, echo *echov1.Echo, c children.Kind, live client.Object) (client.Object, error) {
+// update writes the child if it differs from its desired state, based on the version that was
+// read. If the write is rejected, the child keeps the live object.
+func (r *EchoReconciler) update(ctx context.Context, echo *echov1.Echo, c children.Kind, live client.Object) (child, error) {
 	desired, changed := r.desiredState(echo, c, live)
 	if !changed {
-		return live, nil
+		return child{object: live}, nil
 	}
-	if err := r.checkNotNewer(ctx, echo, live); err != nil {
-		return live, err
-	}
-	children.SetGeneration(desired, echo.Generation)
-	if err := r.Client.Update(ctx, desired); err != nil {
-		return live, err
-	}
-	log.FromContext(ctx).Info("Updated "+c.Name, "child", live.GetName())
-	if children.Generation(live) == echo.Generation {
-		r.Metrics.CountCorrection(c.Name)
-	}
-	return desired, r.mutatedByAdmission(echo, c, desired)
+	return r.patch(ctx, echo, c, live, desired)
 }
 
-func (r *EchoReconciler) remove(ctx context.Context, echo *echov1.Echo, c children.Kind, live client.Object) error {
+// patch writes the difference between the live child and its desired state, unless the operator
+// has accepted this difference, or has to wait.
+func (r *EchoReconciler) patch(ctx context.Context, echo *echov1.Echo, c children.Kind, live, desired client.Object) (child, error) {
+	record := accepted(echo, c.Name)
+	unchanged := child{object: live, overridden: record}
+	paused, failure := r.paused(echo, c)
+	if record != nil || paused > 0 {
+		difference, err := compare(c, live, desired)
+		if err != nil {
+			return unchanged, err
+		}
+		if record != nil && record.Hash == difference.hash {
+			return unchanged, nil
+		}
+		if paused > 0 {
+			if failure == nil && r.pace.interval(targetOf(echo, c.Name)) >= repeatedDriftPace {
+				failure = repeatedDrift(c, difference)
+			}
+			unchanged.failure, unchanged.recheck = failure, paused
+			return unchanged, nil
+		}
+	}
 	if err := r.checkNotNewer(ctx, echo, live); err != nil {
-		return err
+		return unchanged, err
+	}
+	children.SetGeneration(desired, echo.Generation)
+	patch, err := lockedPatch(live, desired)
+	if err != nil {
+		return unchanged, err
+	}
+	object := live.DeepCopyObject().(client.Object)
+	start := time.Now()
+	if err := call(ctx, func() error { return r.Client.Patch(ctx, object, patch) }); err != nil {
+		rejected, err := r.rejectedUpdate(ctx, echo, c, live, err, time.Since(start))
+		rejected.object, rejected.overridden = live, record
+		return rejected, err
+	}
+	log.FromContext(ctx).Info("Updated "+c.Name, "child", live.GetName())
+	correction := children.Generation(live) == echo.Generation
+	if correction {
+		r.Metrics.CountCorrection(c.Name)
+	}
+	return r.written(echo, c, object, correction)
+}
+
+// written compares the object that a write returned with its desired state. Admission would change
+// it again, so an immediate retry has no effect.
+func (r *EchoReconciler) written(echo *echov1.Echo, c children.Kind, object client.Object, correction bool) (child, error) {
+	t := targetOf(echo, c.Name)
+	desired, changed := r.desiredState(echo, c, object)
+	var difference changes
+	if changed {
+		var err error
+		if difference, err = compare(c, object, desired); err != nil {
+			return child{object: object}, err
+		}
+	}
+	if len(difference.answer) > 0 {
+		failure := mutatedByAdmission(c, difference)
+		r.pace.failed(t, echo.Generation, failure)
+		paused, _ := r.pace.wait(t, echo.Generation)
+		return child{object: object, failure: failure, recheck: paused}, nil
+	}
+	if correction {
+		r.pace.wrote(t, echo.Generation, childBurst)
+	} else {
+		r.pace.forget(t)
+	}
+	if changed {
+		return child{object: object, overridden: difference.overridden(c.Name)}, nil
+	}
+	return child{object: object}, nil
+}
+
+// remove deletes a child that is not wanted, in the version that was read.
+func (r *EchoReconciler) remove(ctx context.Context, echo *echov1.Echo, c children.Kind, live client.Object) (child, error) {
+	if paused, failure := r.paused(echo, c); paused > 0 {
+		return child{failure: failure, recheck: paused}, nil
+	}
+	if err := r.checkNotNewer(ctx, echo, live); err != nil {
+		return child{}, err
 	}
 	uid, version := live.GetUID(), live.GetResourceVersion()
-	err := r.Client.Delete(ctx, live, client.Preconditions{UID: &uid, ResourceVersion: &version})
+	start := time.Now()
+	err := call(ctx, func() error {
+		return r.Client.Delete(ctx, live, client.Preconditions{UID: &uid, ResourceVersion: &version})
+	})
 	if err != nil {
-		return client.IgnoreNotFound(err)
+		return r.rejectedUpdate(ctx, echo, c, live, err, time.Since(start))
 	}
 	log.FromContext(ctx).Info("Deleted "+c.Name, "child", live.GetName())
-	return nil
+	return child{}, nil
 }

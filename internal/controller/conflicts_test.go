@@ -1,10 +1,15 @@
 package controller
 
 import (
+	"fmt"
+	"slices"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest/komega"
 
@@ -48,7 +53,7 @@ var _ = Describe("An object that is not controlled by the Echo", func() {
 		entries,
 	)
 
-	It("may be a child of an earlier Echo with the same name", func() {
+	It("is waited for if it is a child of an earlier Echo with the same name", func() {
 		namespace := newNamespace()
 		earlier := createEcho(namespace, "hello")
 		service := serviceOf(earlier)
@@ -57,9 +62,39 @@ var _ = Describe("An object that is not controlled by the Echo", func() {
 		service.Finalizers = []string{"kkloud.io/test"} // Prevents the deletion by the garbage collector.
 		Expect(admin.Create(ctx, service)).To(Succeed())
 		startOperator()
-		expectCondition(earlier, echov1.ConditionDegraded, metav1.ConditionTrue, echov1.ReasonConflict)
+		expectCondition(earlier, echov1.ConditionReady, metav1.ConditionFalse, echov1.ReasonRollingOut)
+		Expect(message(earlier, echov1.ConditionReady)).To(ContainSubstring(
+			"Service echo-hello of an earlier Echo (UID 00000000-0000-0000-0000-000000000000) is being deleted; its finalizers: kkloud.io/test"))
+		expectCondition(earlier, echov1.ConditionDegraded, metav1.ConditionFalse, echov1.ReasonAsExpected)
 		Eventually(komega.Update(service, func() { service.Finalizers = nil })).Should(Succeed())
 		expectReady(earlier)
+	})
+
+	It("is adopted without a new rollout if the operator wrote it for an Echo of this name", func() {
+		stop := startOperator()
+		namespace := newNamespace()
+		echo := createEcho(namespace, "hello", twoPods)
+		expectReady(echo)
+		stop()
+		uids := map[string]string{}
+		for _, child := range childrenOf(echo) {
+			Expect(komega.Get(child)()).To(Succeed())
+			uids[fmt.Sprintf("%T", child)] = string(child.GetUID())
+		}
+		before := podsOf(echo)
+		Expect(admin.Delete(ctx, echo, client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
+		for _, child := range childrenOf(echo) {
+			Eventually(komega.Object(child)).Should(HaveField("ObjectMeta.OwnerReferences", BeEmpty()))
+		}
+		restored := createEcho(namespace, "hello", twoPods)
+		startOperator()
+		expectReady(restored)
+		for _, child := range childrenOf(echo) {
+			Expect(komega.Get(child)()).To(Succeed())
+			Expect(string(child.GetUID())).To(Equal(uids[fmt.Sprintf("%T", child)]))
+			Expect(metav1.IsControlledBy(child, restored)).To(BeTrue())
+		}
+		Expect(podsOf(restored)).To(Equal(before))
 	})
 
 	It("is ignored if the Echo wants no such child", func() {
@@ -72,6 +107,19 @@ var _ = Describe("An object that is not controlled by the Echo", func() {
 		Expect(komega.Get(budget)()).To(Succeed())
 	})
 })
+
+// podsOf returns the UIDs of the Echo's pods.
+func podsOf(echo *echov1.Echo) []types.UID {
+	GinkgoHelper()
+	var pods corev1.PodList
+	Expect(admin.List(ctx, &pods, client.InNamespace(echo.Namespace), client.MatchingLabels(children.Selector(echo)))).To(Succeed())
+	var uids []types.UID
+	for _, pod := range pods.Items {
+		uids = append(uids, pod.UID)
+	}
+	slices.Sort(uids)
+	return uids
+}
 
 // unchanged reports whether only the controllers of Kubernetes have written the object. They
 // write the status of Deployments and budgets.

@@ -5,7 +5,6 @@ package controller
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -14,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -38,11 +38,6 @@ import (
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create
 
 const (
-	// A terminal error disappears only after a change elsewhere, for example of a quota, that no
-	// watch reports. The operator retries at increasing intervals between these bounds.
-	minTerminalErrorRetry = time.Second
-	maxTerminalErrorRetry = 30 * time.Second
-
 	// After a write based on a stale snapshot, the operator waits for the cache and retries.
 	staleRetry = time.Second
 
@@ -51,8 +46,9 @@ const (
 	minBackoff = 100 * time.Millisecond
 	maxBackoff = 30 * time.Second
 
-	// A reconciliation takes milliseconds. The timeout frees the worker if one hangs.
-	reconcileTimeout = time.Minute
+	// A reconciliation takes milliseconds, but each of its writes may wait for webhooks until the
+	// API server gives up after a minute. The timeout frees the worker if a connection hangs.
+	reconcileTimeout = 5 * time.Minute
 
 	// maxNote is the maximum number of characters of an error in an event or a log line.
 	maxNote = 256
@@ -72,6 +68,9 @@ type EchoReconciler struct {
 	MaxConcurrentReconciles int
 	// Metrics are the metrics that the reconciler updates.
 	Metrics *metrics.Metrics
+
+	slots *slots
+	pace  pace
 }
 
 // SetupWithManager registers the reconciler and its watches.
@@ -79,17 +78,18 @@ func (r *EchoReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager)
 	if err := indexPods(ctx, mgr); err != nil {
 		return err
 	}
+	r.slots = newSlots(r.MaxConcurrentReconciles)
 	b := ctrl.NewControllerManagedBy(mgr).
 		For(&echov1.Echo{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&echov1.Echo{}, requeueOnStatusChange, builder.WithPredicates(statusChanged)).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(echoOfPod), builder.WithPredicates(ignoreInitialList, podFailureChanged)).
 		WithOptions(controller.Options{
-			MaxConcurrentReconciles: r.MaxConcurrentReconciles,
+			MaxConcurrentReconciles: r.MaxConcurrentReconciles + maxSlow,
 			ReconciliationTimeout:   reconcileTimeout,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minBackoff, maxBackoff),
 		})
 	for _, kind := range children.Kinds {
-		b.Owns(kind.New(), builder.WithPredicates(ignoreInitialList))
+		b.Watches(kind.New(), handler.EnqueueRequestsFromMapFunc(echoOfChild), builder.WithPredicates(ignoreInitialList))
 	}
 	return b.Complete(reconcile.AsReconciler(mgr.GetClient(), r))
 }
@@ -119,76 +119,110 @@ var statusChanged = predicate.Funcs{
 // Reconcile reconciles each child, computes the status from the observed state, and writes the
 // status if it changed.
 func (r *EchoReconciler) Reconcile(ctx context.Context, echo *echov1.Echo) (ctrl.Result, error) {
-	if !echo.DeletionTimestamp.IsZero() {
-		return ctrl.Result{}, nil // The garbage collector deletes the children.
+	if r.slots != nil { // A reconciler without a manager runs alone.
+		slot, entered := r.slots.enter(ctx, echo.Namespace)
+		if !entered {
+			return ctrl.Result{RequeueAfter: wait.Jitter(saturatedRetry, 1)}, nil
+		}
+		defer slot.leave()
+		ctx = context.WithValue(ctx, slotKey{}, slot)
 	}
-	observed, err := r.reconcileChildren(ctx, echo)
+	observed, recheck, err := r.reconcileChildren(ctx, echo)
 	if err != nil {
 		return retry(err)
 	}
 	if err := r.observePods(ctx, echo, &observed); err != nil {
 		return retry(err)
 	}
-	next := withTransitionTimes(status.Of(echo, observed), echo)
-	if err := r.writeStatus(ctx, echo, next); err != nil {
+	if noted, err := r.noteRootImage(ctx, echo, observed); noted || err != nil {
 		return retry(err)
 	}
-	if len(observed.Rejected) > 0 {
-		return ctrl.Result{RequeueAfter: terminalErrorRetry(next)}, nil
+	next := withTransitionTimes(status.Of(echo, observed), echo)
+	paused, err := r.writeStatus(ctx, echo, next)
+	if err != nil {
+		return retry(err)
 	}
-	return ctrl.Result{RequeueAfter: time.Duration(status.Recheck(observed, next)) * time.Second}, nil
+	seconds := time.Duration(status.Recheck(observed, next)) * time.Second
+	return ctrl.Result{RequeueAfter: earliest(recheck, paused, seconds)}, nil
 }
 
-// reconcileChildren reconciles every child, also after a terminal error of another child.
-// Terminal errors become part of the observation. It returns all other errors.
-func (r *EchoReconciler) reconcileChildren(ctx context.Context, echo *echov1.Echo) (status.Observation, error) {
-	var observed status.Observation
-	var failed []error
-	for _, c := range children.Kinds {
-		object, err := r.reconcileChild(ctx, echo, c)
-		if errors.Is(err, errStaleEcho) {
-			return observed, err // The other children would be written for the same stale Echo.
+// earliest returns the shortest of the times that are not 0.
+func earliest(times ...time.Duration) (shortest time.Duration) {
+	for _, t := range times {
+		if t > 0 && (shortest == 0 || t < shortest) {
+			shortest = t
 		}
-		if failure := terminalError(c.Name, err); failure != nil {
-			observed.Rejected = append(observed.Rejected, *failure)
-		} else if err != nil {
+	}
+	return shortest
+}
+
+// reconcileChildren reconciles every child, also after the rejection of another child. Rejections
+// become part of the observation. It returns all other errors, and when to reconcile again.
+func (r *EchoReconciler) reconcileChildren(ctx context.Context, echo *echov1.Echo) (observed status.Observation, recheck time.Duration, err error) {
+	var failed []error
+	reconcile := r.reconcileChild
+	if !echo.DeletionTimestamp.IsZero() {
+		reconcile = r.observeChild // The garbage collector deletes the children.
+	}
+	for _, c := range children.Kinds {
+		result, err := reconcile(ctx, echo, c)
+		if errors.Is(err, errStaleEcho) {
+			return observed, 0, err // The other children would be written for the same stale Echo.
+		}
+		if err != nil {
 			failed = append(failed, err)
 		}
-		switch o := object.(type) {
+		if result.failure != nil {
+			observed.Rejected = append(observed.Rejected, *result.failure)
+		}
+		if result.overridden != nil {
+			observed.Overridden = append(observed.Overridden, *result.overridden)
+		}
+		if result.waiting != "" {
+			observed.Waiting = append(observed.Waiting, result.waiting)
+		}
+		recheck = earliest(recheck, result.recheck)
+		switch o := result.object.(type) {
 		case *appsv1.Deployment:
 			observed.Deployment = o
 		case *corev1.Service:
 			observed.HasService = true
 		}
+		if result.slow { // The status reports the failure before the next write, which may be slow, too.
+			reconcile, recheck = r.observeChild, minPace
+		}
 	}
-	return observed, errors.Join(failed...)
+	return observed, recheck, errors.Join(failed...)
 }
 
-// terminalError returns the failure to report if an error is terminal: a retry fails in the same
-// way until something else in the cluster changes. It returns nil for any other error.
-func terminalError(kind string, err error) *status.Failure {
-	var notControlled *notControlledError
-	var mutated *mutatedByAdmissionError
-	switch {
-	case errors.As(err, &notControlled):
-		return &status.Failure{Reason: echov1.ReasonConflict, Message: err.Error()}
-	case errors.As(err, &mutated):
-		return &status.Failure{Reason: echov1.ReasonRejected, Message: err.Error()}
-	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return nil
-	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err),
-		apierrors.IsInternalError(err), apierrors.IsRequestEntityTooLargeError(err):
-		return &status.Failure{Reason: echov1.ReasonRejected, Message: kind + ": " + err.Error()}
-	default:
-		return nil
+// observeChild returns the child as the cache has it.
+func (r *EchoReconciler) observeChild(ctx context.Context, echo *echov1.Echo, c children.Kind) (child, error) {
+	object := client.Object(c.New())
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: echo.Namespace, Name: children.Name(echo)}, object)
+	if err != nil || !metav1.IsControlledBy(object, echo) || object.GetDeletionTimestamp() != nil {
+		return child{}, client.IgnoreNotFound(err)
 	}
+	return child{object: object}, nil
 }
 
-// terminalErrorRetry returns the delay before the next attempt: the time for which the Echo has
-// been Degraded, within bounds.
-func terminalErrorRetry(rejected echov1.EchoStatus) time.Duration {
-	degraded := meta.FindStatusCondition(rejected.Conditions, echov1.ConditionDegraded)
-	return min(max(time.Since(degraded.LastTransitionTime.Time), minTerminalErrorRetry), maxTerminalErrorRetry)
+// noteRootImage has the Deployment set a user ID, if the kubelet reports that the image would run
+// as root. It returns whether it wrote the Deployment.
+func (r *EchoReconciler) noteRootImage(ctx context.Context, echo *echov1.Echo, observed status.Observation) (bool, error) {
+	if observed.Deployment == nil || !status.NeedsRootImageNote(observed.Pods, observed.NewestReplicaSet) {
+		return false, nil
+	}
+	desired := observed.Deployment.DeepCopy()
+	if !children.NoteRootImage(desired) {
+		return false, nil
+	}
+	children.Deployment(desired, echo, r.ServerImage)
+	for _, c := range children.Kinds {
+		if _, is := c.New().(*appsv1.Deployment); is {
+			_, err := r.patch(ctx, echo, c, observed.Deployment, desired)
+			return true, err
+		}
+	}
+	return false, nil
 }
 
 // retry returns when to retry after an error that is not terminal.
@@ -196,7 +230,9 @@ func retry(err error) (ctrl.Result, error) {
 	switch {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return ctrl.Result{}, nil
-	case errors.Is(err, errStaleEcho), apierrors.IsConflict(err), apierrors.IsNotFound(err):
+	case err == nil:
+		return ctrl.Result{}, nil
+	case errors.Is(err, errStaleEcho), errors.Is(err, errStaleChild), apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	default:
 		// controller-runtime logs the error, and a webhook may have added user content to it.
@@ -205,10 +241,13 @@ func retry(err error) (ctrl.Result, error) {
 }
 
 // withTransitionTimes adds the transition times to the conditions. A new Echo that is not Ready
-// has been so since its creation.
+// has been so since its creation. Conditions of other types are not kept.
 func withTransitionTimes(next echov1.EchoStatus, echo *echov1.Echo) echov1.EchoStatus {
-	conditions := slices.Clone(echo.Status.Conditions)
+	var conditions []metav1.Condition
 	for _, condition := range next.Conditions {
+		if before := meta.FindStatusCondition(echo.Status.Conditions, condition.Type); before != nil {
+			conditions = append(conditions, *before)
+		}
 		if len(echo.Status.Conditions) == 0 && condition.Type == echov1.ConditionReady && condition.Status == metav1.ConditionFalse {
 			condition.LastTransitionTime = echo.CreationTimestamp
 		}
@@ -218,21 +257,27 @@ func withTransitionTimes(next echov1.EchoStatus, echo *echov1.Echo) echov1.EchoS
 	return next
 }
 
-// writeStatus writes the status if it changed, and records an event and metrics.
-func (r *EchoReconciler) writeStatus(ctx context.Context, echo *echov1.Echo, next echov1.EchoStatus) error {
+// writeStatus writes the status if it changed, and records an event and metrics. If an external
+// client changes the status again and again, it returns how long the next write has to wait.
+func (r *EchoReconciler) writeStatus(ctx context.Context, echo *echov1.Echo, next echov1.EchoStatus) (paused time.Duration, err error) {
 	if equality.Semantic.DeepEqual(echo.Status, next) {
-		return nil
+		return 0, nil
+	}
+	t := targetOf(echo, "status")
+	if paused, _ := r.pace.wait(t, echo.Generation); paused > 0 {
+		return paused, nil
 	}
 	updated := echo.DeepCopy()
 	updated.Status = next
-	if err := r.Client.Status().Update(ctx, updated); err != nil {
-		return err
+	if err := call(ctx, func() error { return r.Client.Status().Update(ctx, updated) }); err != nil {
+		return 0, err
 	}
+	r.pace.wrote(t, echo.Generation, statusBurst)
 	r.recordEvent(ctx, echo, updated)
 	if firstReady(echo, updated) {
 		r.Metrics.ObserveTimeToReady(time.Since(echo.CreationTimestamp.Time))
 	}
-	return nil
+	return 0, nil
 }
 
 // firstReady reports whether the Echo has become ready for the first time.

@@ -293,7 +293,7 @@ var _ = Describe("An Echo", func() {
 		since := auditMark()
 		attempts := func() int {
 			return len(slices.DeleteFunc(requestsSince(since), func(r string) bool {
-				return r != "create deployments/ "+namespace+"/echo-blocked"
+				return r != "get deployments/ "+namespace+"/echo-blocked"
 			}))
 		}
 		Consistently(attempts, "5s").Should(BeNumerically("<=", 4))

@@ -197,18 +197,23 @@ var _ = Describe("A reconciliation", func() {
 		stale := echo.DeepCopy()
 		edit(echo, func(s *echov1.EchoSpec) { s.Message = "newer" })
 		reconciler := &EchoReconciler{Client: admin, Recorder: events.NewFakeRecorder(10)}
-		err := reconciler.writeStatus(ctx, stale, echov1.EchoStatus{Ready: "9/9"})
+		_, err := reconciler.writeStatus(ctx, stale, echov1.EchoStatus{Ready: "9/9"})
 		Expect(apierrors.IsConflict(err)).To(BeTrue(), "error = %v, want a conflict", err)
 	})
 
-	It("reports a child that admission mutated", func() {
-		functions.Update = func(c context.Context, w client.WithWatch, object client.Object, options ...client.UpdateOption) error {
-			err := w.Update(c, object, options...)
+	// mutate has admission change the Deployment that a patch returns.
+	mutate := func(change func(*corev1.Container)) {
+		functions.Patch = func(c context.Context, w client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			err := w.Patch(c, object, patch, options...)
 			if deployment, ok := object.(*appsv1.Deployment); ok {
-				deployment.Spec.Template.Spec.Containers[0].Image = "docker.io/library/mirror:1"
+				change(&deployment.Spec.Template.Spec.Containers[0])
 			}
 			return err
 		}
+	}
+
+	It("reports a field that determines the answer, which admission changed", func() {
+		mutate(func(c *corev1.Container) { c.Args = []string{"-text=other"} })
 		edit(echo, func(s *echov1.EchoSpec) { s.Message = "newer" })
 		Eventually(func(g Gomega) { // A controller may have written the Deployment in the meantime.
 			_, retried, err := reconcileOnce()
@@ -218,8 +223,22 @@ var _ = Describe("A reconciliation", func() {
 				HaveField("Type", echov1.ConditionReady), HaveField("Reason", echov1.ReasonRejected)))))
 		}).Should(Succeed())
 		Expect(komega.Get(echo)()).To(Succeed())
-		Expect(message(echo, echov1.ConditionDegraded)).To(SatisfyAll(
-			ContainSubstring("Deployment: an admission policy or webhook changed it"), ContainSubstring(`"image":"`+serverImage+`"`)))
+		Expect(message(echo, echov1.ConditionDegraded)).To(HavePrefix(
+			"Deployment: an admission policy or webhook changed spec.template.spec.containers[echo].args"))
+	})
+
+	It("accepts another field that admission changed, and records it", func() {
+		mutate(func(c *corev1.Container) { c.Image = "docker.io/library/mirror:1" })
+		edit(echo, func(s *echov1.EchoSpec) { s.Message = "newer" })
+		Eventually(func(g Gomega) { // A controller may have written the Deployment in the meantime.
+			_, _, err := reconcileOnce()
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(komega.Object(echo)()).To(HaveField("Status.Overridden", ConsistOf(SatisfyAll(
+				HaveField("Kind", "Deployment"), HaveField("Fields", ConsistOf("spec.template.spec.containers[echo].image"))))))
+		}).Should(Succeed())
+		Expect(komega.Get(echo)()).To(Succeed())
+		Expect(meta.IsStatusConditionTrue(echo.Status.Conditions, echov1.ConditionOverridden)).To(BeTrue())
+		Expect(meta.IsStatusConditionTrue(echo.Status.Conditions, echov1.ConditionDegraded)).To(BeFalse())
 	})
 
 	It("deletes a budget only in the version that it read", func() {
@@ -277,20 +296,16 @@ var _ = Describe("A reconciliation", func() {
 		Entry("for the list of pods", interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 			return errUnavailable
 		}}),
-		Entry("for writes", interceptor.Funcs{Update: func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error {
-			return errUnavailable
-		}}),
+		Entry("for writes", interceptor.Funcs{Patch: failedPatch(errUnavailable)}),
 		Entry("for the write of the status", interceptor.Funcs{SubResourceUpdate: func(context.Context, client.Client, string, client.Object, ...client.SubResourceUpdateOption) error {
 			return errUnavailable
 		}}),
 	)
 
 	It("in a terminating namespace is not retried", func() {
-		functions.Update = func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error {
-			err := apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("being terminated"))
-			err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
-			return err
-		}
+		terminating := apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("being terminated"))
+		terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+		functions.Patch = failedPatch(terminating)
 		edit(echo, func(s *echov1.EchoSpec) { s.Message = "newer" })
 		_, retried, err := reconcileOnce()
 		Expect(err).NotTo(HaveOccurred())
@@ -298,9 +313,7 @@ var _ = Describe("A reconciliation", func() {
 	})
 
 	It("truncates a long error, which may contain user content, for the log", func() {
-		functions.Update = func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error {
-			return &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusTeapot, Message: strings.Repeat("wrote\n", 1000)}}
-		}
+		functions.Patch = failedPatch(&apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusServiceUnavailable, Message: strings.Repeat("wrote\n", 1000)}})
 		edit(echo, func(s *echov1.EchoSpec) { s.Message = "newer" })
 		_, _, err := reconcileOnce()
 		Expect(err).To(MatchError(HavePrefix("wrote wrote ")))
@@ -310,7 +323,7 @@ var _ = Describe("A reconciliation", func() {
 	It("truncates a long terminal error for events", func() {
 		long := apierrors.NewInvalid(schema.GroupKind{}, "echo-hello", nil)
 		long.ErrStatus.Message = string(make([]rune, 5000))
-		functions.Update = func(context.Context, client.WithWatch, client.Object, ...client.UpdateOption) error { return long }
+		functions.Patch = failedPatch(long)
 		edit(echo, func(s *echov1.EchoSpec) { s.Message = "newer" })
 		recorder, retried, err := reconcileOnce()
 		Expect(err).NotTo(HaveOccurred())
@@ -318,6 +331,11 @@ var _ = Describe("A reconciliation", func() {
 		Expect(len([]rune(<-recorder.Events))).To(BeNumerically("<=", maxNote+50))
 	})
 })
+
+// failedPatch returns a function that fails every patch.
+func failedPatch(err error) func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+	return func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error { return err }
+}
 
 var errUnavailable = &apierrors.StatusError{ErrStatus: metav1.Status{
 	Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable, Message: "unavailable",

@@ -109,9 +109,10 @@ var (
 	// usedPermissions are the permissions that the operators have used.
 	usedPermissions []string
 
-	// The API server checks finalizersPermission internally, so the audit log does not contain it.
-	// A spec shows that the operator needs it.
+	// The API server checks these permissions internally, so the audit log does not contain them.
+	// Specs show that the operator needs them: for owner references, and for adoption.
 	finalizersPermission = permission("update", echov1.GroupVersion.Group, "echoes/finalizers")
+	internalPermissions  = []string{finalizersPermission, permission("delete", "", "services"), permission("delete", "apps", "deployments")}
 )
 
 // ReportAfterSuite knows which specs passed, but the audit log is deleted before it runs.
@@ -140,7 +141,7 @@ var _ = ReportAfterSuite("The operator uses exactly the permissions that config/
 		}
 	}
 	set := func(permissions []string) []string { return slices.Compact(slices.Sorted(slices.Values(permissions))) }
-	Expect(set(append(usedPermissions, finalizersPermission))).To(Equal(set(grantedPermissions)), "permissions that were used, compared with those that config/rbac grants")
+	Expect(set(append(usedPermissions, internalPermissions...))).To(Equal(set(grantedPermissions)), "permissions that were used, compared with those that config/rbac grants")
 })
 
 var _ = Describe("The operator's permissions", func() {

@@ -1,0 +1,128 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/children"
+	"github.com/kkloud-io/echo-operator/internal/status"
+)
+
+const (
+	// maxTransient is how many errors that may disappear by themselves are retried without a
+	// report in the status.
+	maxTransient = 3
+
+	// slowFailure is the duration of a failed write after which the other children wait for the
+	// next reconciliation, so that the status reports the failure first.
+	slowFailure = 5 * time.Second
+)
+
+// paused returns how long the next write of a child has to wait, and what to report meanwhile.
+func (r *EchoReconciler) paused(echo *echov1.Echo, c children.Kind) (time.Duration, *status.Failure) {
+	return r.pace.wait(targetOf(echo, c.Name), echo.Generation)
+}
+
+// rejected returns what to report about a failed write. It returns an error if the API server did
+// not respond, or if the failure may disappear by itself.
+func (r *EchoReconciler) rejected(echo *echov1.Echo, c children.Kind, err error, took time.Duration) (child, error) {
+	var response apierrors.APIStatus
+	if !errors.As(err, &response) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return child{}, err
+	}
+	t := targetOf(echo, c.Name)
+	if isTransient(response.Status().Code) && r.pace.failed(t, echo.Generation, nil) <= maxTransient {
+		return child{}, err
+	}
+	failure := &status.Failure{Reason: echov1.ReasonRejected, Message: c.Name + ": " + err.Error()}
+	r.pace.failed(t, echo.Generation, failure)
+	paused, _ := r.pace.wait(t, echo.Generation)
+	return child{failure: failure, recheck: paused, slow: took > slowFailure}, nil
+}
+
+// rejectedUpdate is like rejected, for a write of an existing child. The cache may lag behind the
+// child: only the live object shows whether that is the reason of a conflict.
+func (r *EchoReconciler) rejectedUpdate(ctx context.Context, echo *echov1.Echo, c children.Kind, written client.Object, err error, took time.Duration) (child, error) {
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		live, readErr := r.readLive(ctx, echo, c)
+		if readErr != nil {
+			return child{}, readErr
+		}
+		if live == nil || live.GetUID() != written.GetUID() || live.GetResourceVersion() != written.GetResourceVersion() {
+			return child{}, fmt.Errorf("%w: %w", errStaleChild, err)
+		}
+	}
+	return r.rejected(echo, c, err, took)
+}
+
+// errStaleChild reports that the child in the cache has since been changed or deleted.
+var errStaleChild = errors.New("the cache lags behind the child")
+
+// isTransient reports whether an error with this code usually disappears by itself. A webhook may
+// respond with any code, so it may also last.
+func isTransient(code int32) bool {
+	switch code {
+	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	default:
+		return false
+	}
+}
+
+// notControlled returns what to report about an object under the child's name that the Echo does
+// not control.
+func (r *EchoReconciler) notControlled(echo *echov1.Echo, c children.Kind, live client.Object, controller *metav1.OwnerReference) child {
+	if controller != nil && controller.Kind == "Echo" && controller.Name == echo.Name && isEchoGroup(controller.APIVersion) {
+		message := fmt.Sprintf("%s %s of an earlier Echo (UID %s) is being deleted", c.Name, live.GetName(), controller.UID)
+		if finalizers := live.GetFinalizers(); len(finalizers) > 0 {
+			message += "; its finalizers: " + strings.Join(finalizers, ", ")
+		}
+		return child{waiting: message, recheck: r.recheckOwner(echo, c)}
+	}
+	r.Metrics.CountConflict(c.Name)
+	name := "none"
+	if controller != nil {
+		name = fmt.Sprintf("%s %s, UID %s", controller.Kind, controller.Name, controller.UID)
+	}
+	return child{recheck: r.recheckOwner(echo, c), failure: &status.Failure{Reason: echov1.ReasonConflict, Message: fmt.Sprintf(
+		"%s %s exists and is not controlled by this Echo (controller: %s): delete or rename it", c.Name, live.GetName(), name)}}
+}
+
+// recheckOwner returns when to look again whether another object under the child's name is gone:
+// the watch does not report objects without the operator's label.
+func (r *EchoReconciler) recheckOwner(echo *echov1.Echo, c children.Kind) time.Duration {
+	t := targetOf(echo, c.Name+" of another owner")
+	paused, _ := r.pace.wait(t, echo.Generation)
+	if paused == 0 {
+		r.pace.failed(t, echo.Generation, &status.Failure{})
+		paused, _ = r.pace.wait(t, echo.Generation)
+	}
+	return paused
+}
+
+func isEchoGroup(apiVersion string) bool {
+	group, _, _ := strings.Cut(apiVersion, "/")
+	return group == echov1.GroupVersion.Group
+}
+
+// mutatedByAdmission reports that admission changed fields that determine the answer.
+func mutatedByAdmission(c children.Kind, difference changes) *status.Failure {
+	return &status.Failure{Reason: echov1.ReasonRejected, Message: fmt.Sprintf(
+		"%s: an admission policy or webhook changed %s, which determines the answer", c.Name, strings.Join(difference.answer, ", "))}
+}
+
+// repeatedDrift reports that an external writer changes a child again after each correction.
+func repeatedDrift(c children.Kind, difference changes) *status.Failure {
+	return &status.Failure{Reason: echov1.ReasonRepeatedDrift, Message: fmt.Sprintf(
+		"%s: an external writer repeatedly changes %s; the operator reverts it every %d s", c.Name, strings.Join(difference.fields, ", "), int(maxPace.Seconds()))}
+}
