@@ -334,7 +334,9 @@ var _ = Describe("A reconciliation", func() {
 
 // failedPatch returns a function that fails every patch.
 func failedPatch(err error) func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
-	return func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error { return err }
+	return func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+		return err
+	}
 }
 
 var errUnavailable = &apierrors.StatusError{ErrStatus: metav1.Status{

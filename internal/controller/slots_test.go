@@ -57,7 +57,7 @@ func TestNamespacesWithSlowCallsLeaveSlotsToOthers(t *testing.T) {
 		s := newSlots(8)
 		end := make(chan struct{})
 		defer close(end)
-		for n := range 60 {
+		for n := range 15 {
 			namespace := fmt.Sprint("slow-", n)
 			for range 2 * maxSlowPerNamespace {
 				turn, entered := s.enter(t.Context(), namespace)
