@@ -2,7 +2,6 @@ package children
 
 import (
 	"flag"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
@@ -247,40 +245,6 @@ func TestURLOmitsPort80(t *testing.T) {
 	}
 }
 
-func TestPageEscapesMarkup(t *testing.T) {
-	html := Text(newEcho(withPage(`</title><script>alert(1)</script>`), func(e *echov1.Echo) {
-		e.Spec.Message = "\n<b>bold</b> & $(HOME)"
-	}))
-	for _, want := range []string{
-		"<title>&lt;/title&gt;&lt;script&gt;alert(1)&lt;/script&gt;</title>",
-		"<main>\n&lt;b&gt;bold&lt;/b&gt; &amp; $(HOME)</main>",
-		`content="#2196F3"`,
-		"background: #2196F3;",
-	} {
-		if !strings.Contains(html, want) {
-			t.Errorf("the page does not contain %s:\n%s", want, html)
-		}
-	}
-	if !strings.HasPrefix(html, "<!DOCTYPE html>") {
-		t.Errorf("the page begins with %.20q, want a DOCTYPE", html)
-	}
-	if strings.HasSuffix(html, "\n") {
-		t.Error("the page ends with a newline, but the server appends one")
-	}
-}
-
-// Linux limits one argument to 128 KiB.
-func TestLongestTextFitsIntoAnArgument(t *testing.T) {
-	for _, char := range []string{"'", "😀", "$", "<", "\n"} {
-		text := Text(newEcho(withPage(strings.Repeat(char, 253)), func(e *echov1.Echo) {
-			e.Spec.Message = strings.Repeat(char, 16384)
-		}))
-		if length := len("-text=" + text + "\x00"); length > 128<<10 {
-			t.Errorf("the longest page of %q has %d bytes, want at most %d", char, length, 128<<10)
-		}
-	}
-}
-
 func TestResourcesAreRoundedAsTheAPIServerStoresThem(t *testing.T) {
 	pod := desiredState(newEcho(func(e *echov1.Echo) {
 		e.Spec.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100500u")}
@@ -316,147 +280,4 @@ func equal(t *testing.T, got, want any) {
 	gotYAML, _ := yaml.Marshal(got)
 	wantYAML, _ := yaml.Marshal(want)
 	t.Errorf("got:\n%s\nwant:\n%s", gotYAML, wantYAML)
-}
-
-func TestUserIsSetOnlyForAnImageThatIsNotedToRunAsRoot(t *testing.T) {
-	echo := newEcho(ownServer)
-	objects := desiredState(echo)
-	if security := objects.pod().SecurityContext; security.RunAsUser != nil || security.RunAsGroup != nil {
-		t.Errorf("user = %v, group = %v, want none", security.RunAsUser, security.RunAsGroup)
-	}
-	if !NoteRootImage(objects.deployment()) || NoteRootImage(objects.deployment()) {
-		t.Error("NoteRootImage: want true for the first call, and false for the second")
-	}
-	objects.mutate(echo)
-	if security := objects.pod().SecurityContext; *security.RunAsUser != nonRootUser || *security.RunAsGroup != nonRootUser {
-		t.Errorf("user = %d, group = %d, want %d", *security.RunAsUser, *security.RunAsGroup, nonRootUser)
-	}
-	echo.Spec.Image = "docker.io/library/other:1"
-	objects.mutate(echo)
-	if security := objects.pod().SecurityContext; security.RunAsUser != nil || security.RunAsGroup != nil {
-		t.Errorf("user = %v, group = %v of another image, want none", security.RunAsUser, security.RunAsGroup)
-	}
-}
-
-func TestFieldsBesideTheOperatorsAreKept(t *testing.T) {
-	echo := newEcho(func(e *echov1.Echo) { e.Spec.TargetPort = 80 })
-	objects := desiredState(echo)
-	pod := objects.pod()
-	pod.SecurityContext.FSGroup = new(int64(2000))
-	pod.SecurityContext.SELinuxOptions = &corev1.SELinuxOptions{Level: "s0:c1,c2"}
-	pod.SecurityContext.Sysctls = append(pod.SecurityContext.Sysctls, corev1.Sysctl{Name: "kernel.shm_rmid_forced", Value: "1"})
-	pod.NodeSelector["pool"] = "spot"
-	pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields = []corev1.NodeSelectorRequirement{{Key: "metadata.name"}}
-	pod.Affinity.PodAntiAffinity = &corev1.PodAntiAffinity{}
-	pod.TopologySpreadConstraints = append(pod.TopologySpreadConstraints, corev1.TopologySpreadConstraint{TopologyKey: "rack"})
-	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "certs"})
-	container := &pod.Containers[0]
-	container.Ports = append(container.Ports, corev1.ContainerPort{Name: "metrics", ContainerPort: 9090, Protocol: corev1.ProtocolTCP})
-	container.Env = append(container.Env, corev1.EnvVar{Name: "PROXY"})
-	container.ReadinessProbe.HTTPGet.HTTPHeaders = []corev1.HTTPHeader{{Name: "x"}}
-	container.ReadinessProbe.InitialDelaySeconds = 3
-	container.Lifecycle.PostStart = &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 1}}
-	container.SecurityContext.SeccompProfile = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
-	container.SecurityContext.RunAsUser = new(int64(1000650000))
-	pod.Containers = append([]corev1.Container{{Name: "mesh", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}}}}, pod.Containers...)
-	service := objects.service()
-	service.Spec.Ports[0].AppProtocol = new("kubernetes.io/ws")
-	service.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
-
-	again := objects.deepCopy()
-	again.mutate(echo)
-	equal(t, again, objects)
-}
-
-func TestWeakenedSecurityIsReverted(t *testing.T) {
-	echo := newEcho()
-	objects := desiredState(echo)
-	want := objects.deepCopy()
-	pod := objects.pod()
-	pod.HostNetwork, pod.HostPID, pod.HostIPC = true, true, true
-	pod.SecurityContext.RunAsNonRoot, pod.SecurityContext.RunAsUser = new(false), new(int64(0))
-	security := pod.Containers[0].SecurityContext
-	security.AllowPrivilegeEscalation, security.ReadOnlyRootFilesystem = new(true), new(false)
-	security.Capabilities = &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN"}}
-	pod.Containers[0].Ports[0].HostPort = 80
-	pod.Containers[0].ReadinessProbe.HTTPGet.Host = "example.com"
-	objects.mutate(echo)
-	equal(t, objects, want)
-
-	security.Privileged, security.RunAsNonRoot = new(true), new(false)
-	objects.mutate(echo)
-	if *security.Privileged || !*security.RunAsNonRoot {
-		t.Errorf("privileged = %t, runAsNonRoot = %t, want false and true", *security.Privileged, *security.RunAsNonRoot)
-	}
-}
-
-// Version 0.4.0 named the container's port http.
-func TestServiceOfAnEarlierVersionSelectsOldPodsUntilTheRolloutIsComplete(t *testing.T) {
-	echo := newEcho()
-	echo.Generation, echo.Status.ObservedGeneration = 3, 3
-	target := func(rolledOut, overridden bool) intstr.IntOrString {
-		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "1"}}
-		service.Spec.Ports = []corev1.ServicePort{{Name: "http", TargetPort: intstr.FromString("http")}}
-		echo.Status.Conditions = nil
-		progressing := metav1.Condition{Type: echov1.ConditionProgressing, Status: metav1.ConditionTrue, Reason: echov1.ReasonRollingOut, ObservedGeneration: 3}
-		if rolledOut {
-			progressing.Status, progressing.Reason = metav1.ConditionFalse, echov1.ReasonRolledOut
-		}
-		echo.Status.Conditions = append(echo.Status.Conditions, progressing)
-		if overridden {
-			echo.Status.Conditions = append(echo.Status.Conditions, metav1.Condition{Type: echov1.ConditionOverridden})
-		}
-		Service(service, echo)
-		return service.Spec.Ports[0].TargetPort
-	}
-	number, name := intstr.FromInt32(5678), intstr.FromString(containerPortName)
-	for _, test := range []struct {
-		name                  string
-		rolledOut, overridden bool
-		want                  intstr.IntOrString
-	}{
-		{"before the status of this version", true, false, number},
-		{"during the rollout", false, true, number},
-		{"after the rollout", true, true, name},
-	} {
-		if got := target(test.rolledOut, test.overridden); got != test.want {
-			t.Errorf("%s: targetPort = %s, want %s", test.name, got.String(), test.want.String())
-		}
-	}
-	created := &corev1.Service{}
-	Service(created, echo)
-	if got := created.Spec.Ports[0].TargetPort; got != name {
-		t.Errorf("targetPort of a new Service = %s, want %s", got.String(), name.String())
-	}
-}
-
-func TestPortNameOfAnEarlierVersionIsReplaced(t *testing.T) {
-	echo := newEcho()
-	objects := desiredState(echo)
-	want := objects.deepCopy()
-	objects.pod().Containers[0].Ports[0].Name = "http"
-	objects.mutate(echo)
-	equal(t, objects, want)
-}
-
-func TestTitleIsReadableOnEveryColor(t *testing.T) {
-	for red := 0; red < 256; red += 15 {
-		for green := 0; green < 256; green += 15 {
-			for blue := 0; blue < 256; blue += 15 {
-				color := fmt.Sprintf("#%02X%02x%02X", red, green, blue)
-				background, text := luminance(color), 0.0
-				if titleColor(color) == "#fff" {
-					text = 1
-				}
-				if ratio := contrast(max(background, text), min(background, text)); ratio < 4.5 {
-					t.Fatalf("title on %s: contrast = %.2f, want at least 4.5", color, ratio)
-				}
-			}
-		}
-	}
-	for color, want := range map[string]string{"#FFFFFF": "#000", "#000000": "#fff", "#2196F3": "#000", "#0000ff": "#fff"} {
-		if got := titleColor(color); got != want {
-			t.Errorf("title on %s: %s, want %s", color, got, want)
-		}
-	}
 }

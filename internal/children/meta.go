@@ -1,12 +1,14 @@
 // Package children builds the desired state of the objects that an Echo owns.
 //
 // For each kind there is a mutate function. On an empty or a live object, it sets exactly the
-// fields that the operator owns. It does not change other fields: defaults of the API server
-// and fields of external writers. If the API server defaults an owned field, the function sets it
-// to that default. So a live object that a mutate function does not change needs no write.
+// leaf fields that the operator owns. It does not change other fields, also not in the same
+// struct or list: defaults of the API server, and what admission or an external writer adds. If
+// the API server defaults an owned field, the function sets it to that default. So a live object
+// that a mutate function does not change needs no write.
 package children
 
 import (
+	"slices"
 	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -90,18 +92,17 @@ func setMeta(child metav1.Object, echo *echov1.Echo) {
 	}
 }
 
-// item returns the first item that matches, or appends an empty one.
-func item[T any](items *[]T, matches func(T) bool) *T {
-	for i := range *items {
-		if matches((*items)[i]) {
-			return &(*items)[i]
-		}
+// ensureItem returns the first item that matches. It appends the given item if none does.
+func ensureItem[T any](items *[]T, item T, matches func(T) bool) *T {
+	i := slices.IndexFunc(*items, matches)
+	if i < 0 {
+		i = len(*items)
+		*items = append(*items, item)
 	}
-	*items = append(*items, *new(T))
-	return &(*items)[len(*items)-1]
+	return &(*items)[i]
 }
 
-// ensure returns what the pointer points at, after it made an empty value for a nil pointer.
+// ensure returns the struct behind a pointer. It creates a missing one.
 func ensure[T any](pointer **T) *T {
 	if *pointer == nil {
 		*pointer = new(T)

@@ -1,0 +1,141 @@
+package children
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+)
+
+const (
+	containerName = "echo"
+
+	// The environment variables of a server of the user's own.
+	textVariable = "ECHO_TEXT"
+	portVariable = "ECHO_PORT"
+
+	// The server stops listening immediately on SIGTERM, but every node needs a moment to
+	// remove the endpoint. The pod therefore waits for preStopSeconds before SIGTERM.
+	preStopSeconds int64 = 5
+)
+
+func mutateContainer(container *corev1.Container, echo *echov1.Echo, image string) {
+	container.Image = image
+	container.ImagePullPolicy = corev1.PullIfNotPresent
+	mutatePorts(&container.Ports, echo.Spec.TargetPort)
+	container.Resources.Limits, container.Resources.Requests = resources(echo)
+	tmp := ensureItem(&container.VolumeMounts, corev1.VolumeMount{MountPath: "/tmp"},
+		func(mount corev1.VolumeMount) bool { return mount.MountPath == "/tmp" })
+	tmp.Name, tmp.ReadOnly, tmp.RecursiveReadOnly, tmp.SubPath, tmp.SubPathExpr = tmpVolume, false, nil, "", ""
+	ensure(&container.Lifecycle).PreStop = &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: preStopSeconds}}
+	// The status of the Echo repeats the end of the log of a crashed server.
+	container.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
+	mutateContainerSecurity(ensure(&container.SecurityContext))
+	if hasOwnServer(echo) {
+		mutateOwnServer(container, echo)
+	} else {
+		mutateDefaultServer(container, echo)
+	}
+}
+
+// mutatePorts sets the port that the Service refers to. An entry with the old name is renamed, or
+// removed if it is a second one for the same port.
+func mutatePorts(ports *[]corev1.ContainerPort, targetPort int32) {
+	isOurs := func(port corev1.ContainerPort) bool { return port.Name == containerPortName }
+	isOld := func(port corev1.ContainerPort) bool { return port.Name == portName }
+	if i := slices.IndexFunc(*ports, isOld); i >= 0 && !slices.ContainsFunc(*ports, isOurs) {
+		(*ports)[i].Name = containerPortName
+	}
+	port := ensureItem(ports, corev1.ContainerPort{Name: containerPortName, ContainerPort: targetPort}, isOurs)
+	before := port.ContainerPort
+	port.ContainerPort, port.Protocol = targetPort, corev1.ProtocolTCP
+	port.HostPort, port.HostIP = 0, ""
+	*ports = slices.DeleteFunc(*ports, func(port corev1.ContainerPort) bool {
+		return isOld(port) && (port.ContainerPort == before || port.ContainerPort == targetPort)
+	})
+}
+
+// hasOwnServer reports whether the container runs the command of the user instead of a server
+// that accepts the arguments of http-echo.
+func hasOwnServer(echo *echov1.Echo) bool {
+	return len(echo.Spec.Command)+len(echo.Spec.Args) > 0
+}
+
+// mutateDefaultServer sets the arguments and probes of http-echo.
+func mutateDefaultServer(container *corev1.Container, echo *echov1.Echo) {
+	container.Command = nil
+	container.Args = []string{
+		"-text=" + escapeDollars(Text(echo)),
+		"-listen=:" + strconv.Itoa(int(echo.Spec.TargetPort)),
+	}
+	container.Env = slices.DeleteFunc(container.Env, func(env corev1.EnvVar) bool {
+		return env.Name == textVariable || env.Name == portVariable
+	})
+	mutateHealthProbe(ensure(&container.ReadinessProbe), 2)
+	mutateHealthProbe(ensure(&container.LivenessProbe), 10)
+}
+
+// mutateOwnServer sets exactly the command and args that the user wrote. The server gets no
+// probes, because the operator does not know whether it listens, or on which path.
+func mutateOwnServer(container *corev1.Container, echo *echov1.Echo) {
+	container.Command = echo.Spec.Command
+	container.Args = echo.Spec.Args
+	setVariable(&container.Env, textVariable, escapeDollars(Text(echo)))
+	setVariable(&container.Env, portVariable, strconv.Itoa(int(echo.Spec.TargetPort)))
+	container.ReadinessProbe = nil
+	container.LivenessProbe = nil
+}
+
+// setVariable sets an environment variable. It removes further entries with the name: the kubelet
+// would use the last one.
+func setVariable(variables *[]corev1.EnvVar, name, value string) {
+	named := func(env corev1.EnvVar) bool { return env.Name == name }
+	*ensureItem(variables, corev1.EnvVar{Name: name}, named) = corev1.EnvVar{Name: name, Value: value}
+	i := slices.IndexFunc(*variables, named) + 1
+	*variables = append((*variables)[:i], slices.DeleteFunc((*variables)[i:], named)...)
+}
+
+// escapeDollars escapes the text for the kubelet, which expands $(NAME) in arguments and
+// variables and replaces $$ with $.
+func escapeDollars(text string) string {
+	return strings.ReplaceAll(text, "$", "$$")
+}
+
+func mutateHealthProbe(probe *corev1.Probe, periodSeconds int32) {
+	probe.ProbeHandler = corev1.ProbeHandler{HTTPGet: probe.HTTPGet}
+	get := ensure(&probe.HTTPGet)
+	get.Path, get.Port, get.Scheme, get.Host = "/health", intstr.FromString(containerPortName), corev1.URISchemeHTTP, ""
+	probe.InitialDelaySeconds = 0
+	probe.PeriodSeconds = periodSeconds
+	probe.TimeoutSeconds = 1
+	probe.SuccessThreshold = 1
+	probe.FailureThreshold = 3
+}
+
+// resources returns the resources of the Echo, or small defaults if it sets none. The API
+// server stores quantities with a precision of one thousandth, so resources rounds to that.
+func resources(echo *echov1.Echo) (limits, requests corev1.ResourceList) {
+	limits, requests = echo.Spec.Resources.Limits.DeepCopy(), echo.Spec.Resources.Requests.DeepCopy()
+	if len(limits)+len(requests) == 0 {
+		requests = corev1.ResourceList{
+			corev1.ResourceCPU:    resource.MustParse("10m"),
+			corev1.ResourceMemory: resource.MustParse("16Mi"),
+		}
+		limits = corev1.ResourceList{
+			corev1.ResourceCPU:    resource.MustParse("100m"),
+			corev1.ResourceMemory: resource.MustParse("64Mi"),
+		}
+	}
+	for _, list := range []corev1.ResourceList{limits, requests} {
+		for name, quantity := range list {
+			quantity.RoundUp(resource.Milli)
+			list[name] = quantity
+		}
+	}
+	return limits, requests
+}

@@ -1,0 +1,81 @@
+package children
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+)
+
+// mutateNodes restricts the pods to nodes that can run the image: Linux for every image, and the
+// architectures that the default image is built for.
+func mutateNodes(pod *corev1.PodSpec, echo *echov1.Echo) {
+	if pod.NodeSelector == nil {
+		pod.NodeSelector = map[string]string{}
+	}
+	pod.NodeSelector[corev1.LabelOSStable] = string(corev1.Linux)
+	if echo.Spec.Image == "" {
+		requireArchitecture(pod)
+	} else {
+		removeArchitecture(pod)
+	}
+}
+
+func architecture() corev1.NodeSelectorRequirement {
+	return corev1.NodeSelectorRequirement{
+		Key: corev1.LabelArchStable, Operator: corev1.NodeSelectorOpIn, Values: []string{"amd64", "arm64"},
+	}
+}
+
+func isArchitecture(expression corev1.NodeSelectorRequirement) bool {
+	return equality.Semantic.DeepEqual(expression, architecture())
+}
+
+// requireArchitecture adds the expression to every term. A node has to match only one of the terms.
+func requireArchitecture(pod *corev1.PodSpec) {
+	nodes := ensure(&ensure(&ensure(&pod.Affinity).NodeAffinity).RequiredDuringSchedulingIgnoredDuringExecution)
+	if len(nodes.NodeSelectorTerms) == 0 {
+		nodes.NodeSelectorTerms = []corev1.NodeSelectorTerm{{}}
+	}
+	for i := range nodes.NodeSelectorTerms {
+		ensureItem(&nodes.NodeSelectorTerms[i].MatchExpressions, architecture(), isArchitecture)
+	}
+}
+
+// removeArchitecture removes the expression from every term, and the structs that it leaves empty.
+func removeArchitecture(pod *corev1.PodSpec) {
+	if pod.Affinity == nil || pod.Affinity.NodeAffinity == nil {
+		return
+	}
+	affinity := pod.Affinity.NodeAffinity
+	required := affinity.RequiredDuringSchedulingIgnoredDuringExecution
+	if required == nil || !slices.ContainsFunc(required.NodeSelectorTerms, hasArchitecture) {
+		return
+	}
+	var terms []corev1.NodeSelectorTerm
+	for _, term := range required.NodeSelectorTerms {
+		if hasArchitecture(term) {
+			term.MatchExpressions = slices.DeleteFunc(term.MatchExpressions, isArchitecture)
+			if len(term.MatchExpressions)+len(term.MatchFields) == 0 {
+				continue
+			}
+		}
+		terms = append(terms, term)
+	}
+	required.NodeSelectorTerms = terms
+	if len(terms) == 0 {
+		affinity.RequiredDuringSchedulingIgnoredDuringExecution = nil
+	}
+	if equality.Semantic.DeepEqual(affinity, &corev1.NodeAffinity{}) {
+		pod.Affinity.NodeAffinity = nil
+	}
+	if equality.Semantic.DeepEqual(pod.Affinity, &corev1.Affinity{}) {
+		pod.Affinity = nil
+	}
+}
+
+func hasArchitecture(term corev1.NodeSelectorTerm) bool {
+	return slices.ContainsFunc(term.MatchExpressions, isArchitecture)
+}
