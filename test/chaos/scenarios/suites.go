@@ -19,6 +19,7 @@ var Suites = []harness.Suite{
 	{Name: "operations", Scenarios: operations},
 	{Name: "external writers", Scenarios: externalWriters},
 	{Name: "rejections", Scenarios: rejections},
+	{Name: "webhooks", Scenarios: webhooks},
 	{Name: "failing pods", Scenarios: failingPods},
 	{Name: "outages", Scenarios: outages, Serial: true},
 	{Name: "two leaders", Scenarios: leaders},
