@@ -1,14 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
-	"strconv"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +14,7 @@ import (
 
 	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/internal/testing/controlplane"
+	"github.com/kkloud-io/echo-operator/test/internal/process"
 )
 
 // memory is in bytes unless the field says otherwise.
@@ -63,7 +60,7 @@ func (e *environment) memoryWith(ctx context.Context, n int) (m memory, err erro
 		return m, err
 	}
 	m.Watches = newRequestCount("", events, 1).Watches
-	if m.Peak, err = peakMemory(operator.PID()); err != nil {
+	if m.Peak, err = process.PeakMemory(operator.PID()); err != nil {
 		return m, err
 	}
 	server, err := e.apiServerMemStats(ctx)
@@ -71,7 +68,7 @@ func (e *environment) memoryWith(ctx context.Context, n int) (m memory, err erro
 		return m, err
 	}
 	m.APIServer = server["HeapAlloc"]
-	before, err := memStats(ctx, http.DefaultClient, "http://127.0.0.1:"+port)
+	before, err := process.MemStats(ctx, http.DefaultClient, "http://127.0.0.1:"+port)
 	m.Heap = before["HeapAlloc"]
 	if err != nil || n == 0 {
 		return m, err
@@ -79,7 +76,7 @@ func (e *environment) memoryWith(ctx context.Context, n int) (m memory, err erro
 	if err := e.triggerReconciliations(ctx, namespace, n); err != nil {
 		return m, err
 	}
-	after, err := memStats(ctx, http.DefaultClient, "http://127.0.0.1:"+port)
+	after, err := process.MemStats(ctx, http.DefaultClient, "http://127.0.0.1:"+port)
 	m.Mallocs = (after["Mallocs"] - before["Mallocs"]) / float64(n)
 	return m, err
 }
@@ -102,36 +99,7 @@ func (e *environment) apiServerMemStats(ctx context.Context) (map[string]float64
 	if err != nil {
 		return nil, err
 	}
-	return memStats(ctx, c, e.controlPlane.Config.Host)
-}
-
-// memStats runs a garbage collection in the program at the address, and returns the fields of its
-// runtime.MemStats.
-func memStats(ctx context.Context, c *http.Client, address string) (map[string]float64, error) {
-	profile, err := url.JoinPath(address, "debug", "pprof", "heap")
-	if err != nil {
-		return nil, err
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, profile+"?gc=1&debug=1", nil)
-	if err != nil {
-		return nil, err
-	}
-	response, err := c.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = response.Body.Close() }() // The body is read; nothing is left to fail.
-	stats := map[string]float64{}
-	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
-		name, value, found := strings.Cut(strings.TrimPrefix(lines.Text(), "# "), " = ")
-		if number, err := strconv.ParseFloat(value, 64); found && err == nil {
-			stats[name] = number
-		}
-	}
-	if stats["HeapAlloc"] == 0 {
-		return nil, fmt.Errorf("%s returned %s without HeapAlloc", profile, response.Status)
-	}
-	return stats, nil
+	return process.MemStats(ctx, c, e.controlPlane.Config.Host)
 }
 
 // createUncontrolled creates n objects of each kind of child that no Echo controls, and that do

@@ -39,13 +39,3 @@ func isDescendant(pid int, stats map[int]procfs.ProcStat) bool {
 	}
 	return false
 }
-
-// peakMemory is the peak resident memory of a process, in bytes.
-func peakMemory(pid int) (float64, error) {
-	process, err := procfs.NewProc(pid)
-	if err != nil {
-		return 0, err
-	}
-	status, err := process.NewStatus()
-	return float64(status.VmHWM), err
-}

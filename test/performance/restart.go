@@ -13,6 +13,7 @@ import (
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/testing/controlplane"
+	"github.com/kkloud-io/echo-operator/test/internal/process"
 )
 
 // restartTimes has one value per restart.
@@ -63,7 +64,7 @@ func (e *environment) restart(ctx context.Context, n, turns int) (r restartTimes
 		if err != nil {
 			return r, err
 		}
-		peak, err := peakMemory(operator.PID())
+		peak, err := process.PeakMemory(operator.PID())
 		if err != nil {
 			return r, err
 		}

@@ -88,17 +88,17 @@ func (e *Environment) AwaitDegraded(ctx context.Context, timeout time.Duration, 
 
 // AllReady returns a check that the newest spec of every Echo in the namespace is ready.
 func (h *Harness) AllReady(namespace string) func(context.Context) error {
-	return h.allEchoes(namespace, oracle.CheckReadyNow)
+	return h.AllEchoes(namespace, oracle.CheckReadyNow)
 }
 
 // AllObserved returns a check that every Echo in the namespace has a status for its newest spec.
 func (h *Harness) AllObserved(namespace string) func(context.Context) error {
-	return h.allEchoes(namespace, oracle.CheckObserved)
+	return h.AllEchoes(namespace, oracle.CheckObserved)
 }
 
-// allEchoes returns a check of every Echo in the namespace. It reads an Echo that failed before it
+// AllEchoes returns a check of every Echo in the namespace. It reads an Echo that failed before it
 // lists all: lists of hundreds of Echoes would slow down an API server that recovers.
-func (h *Harness) allEchoes(namespace string, check func(*echov1.Echo) error) func(context.Context) error {
+func (h *Harness) AllEchoes(namespace string, check func(*echov1.Echo) error) func(context.Context) error {
 	var late client.ObjectKey
 	return func(ctx context.Context) error {
 		if late.Name != "" {

@@ -46,6 +46,8 @@ type Environment struct {
 	otherProxies []*proxy.Proxy
 	// earlierControlWrites were made for earlier scenarios in the control namespace.
 	earlierControlWrites int
+	// allowedWrites is added to the bound of writes.
+	allowedWrites int
 
 	mu      sync.Mutex
 	allowed oracle.Creations
@@ -108,7 +110,7 @@ func (e *Environment) StartOperatorFor(namespaces ...string) (err error) {
 
 // NewOperator starts an operator behind a proxy, with the environment's arguments.
 func (e *Environment) NewOperator(p *proxy.Proxy, namespaces ...string) (*controlplane.Operator, error) {
-	return e.startOperator(e.program, p, namespaces, e.Args...)
+	return e.startOperator(e.program, "", p, namespaces, e.Args...)
 }
 
 // Restart kills the subject's operator, and starts it again.
@@ -126,12 +128,17 @@ type Replica struct {
 }
 
 // AddReplica starts another operator in the subject namespace.
-func (e *Environment) AddReplica(args ...string) (r Replica, err error) {
+func (e *Environment) AddReplica(args ...string) (Replica, error) { return e.addReplica("", args...) }
+
+// AddReplicaWithImage starts another operator with another default server image.
+func (e *Environment) AddReplicaWithImage(image string) (Replica, error) { return e.addReplica(image) }
+
+func (e *Environment) addReplica(image string, args ...string) (r Replica, err error) {
 	if r.Proxy, err = proxy.New(e.user); err != nil {
 		return r, err
 	}
 	e.otherProxies = append(e.otherProxies, r.Proxy)
-	r.Operator, err = e.startOperator(e.program, r.Proxy, []string{e.Subject}, args...)
+	r.Operator, err = e.startOperator(e.program, image, r.Proxy, []string{e.Subject}, args...)
 	return r, err
 }
 
@@ -159,6 +166,9 @@ func (e *Environment) AllowCreation(kind children.Kind, echo string) {
 	defer e.mu.Unlock()
 	e.allowed.Allow(kind, echo)
 }
+
+// AllowWrites allows the operators so many writes in addition to the bound of Verify.
+func (e *Environment) AllowWrites(count int) { e.allowedWrites += count }
 
 // allowCreations allows the operator to create each child of the Echo once more.
 func (e *Environment) allowCreations(echo string) {

@@ -104,7 +104,7 @@ func (h *Harness) RestartControlOperator() (err error) {
 	if h.controlOperator != nil {
 		h.controlOperator.Kill()
 	}
-	h.controlOperator, err = h.startOperator(h.Program, h.controlProxy, h.controlNamespaces)
+	h.controlOperator, err = h.startOperator(h.Program, "", h.controlProxy, h.controlNamespaces)
 	return err
 }
 
@@ -120,15 +120,16 @@ func (h *Harness) Stop(ctx context.Context) error {
 }
 
 // startOperator runs the program behind a proxy. Without namespaces it watches all. It keeps its
-// lease in the first of them.
-func (h *Harness) startOperator(program string, p *proxy.Proxy, namespaces []string, args ...string) (*controlplane.Operator, error) {
+// lease in the first of them. An empty image stands for controlplane.ServerImage.
+func (h *Harness) startOperator(program, image string, p *proxy.Proxy, namespaces []string, args ...string) (*controlplane.Operator, error) {
 	return controlplane.StartOperator(controlplane.OperatorOptions{
-		Program:   program,
-		Directory: h.Directory,
-		Config:    p.Config(),
-		Watched:   namespaces,
-		Namespace: append(slices.Clone(namespaces), metav1.NamespaceDefault)[0],
-		Args:      append([]string{"--metrics-bind-address=0"}, args...),
+		Program:     program,
+		Directory:   h.Directory,
+		Config:      p.Config(),
+		Watched:     namespaces,
+		Namespace:   append(slices.Clone(namespaces), metav1.NamespaceDefault)[0],
+		ServerImage: image,
+		Args:        append([]string{"--metrics-bind-address=0"}, args...),
 	})
 }
 

@@ -62,7 +62,7 @@ func (e *Environment) writeBound() int {
 		}
 	}
 	controlWrites := writesIn(e.controlProxy, e.Control) - e.earlierControlWrites
-	return oracle.WriteBound(len(e.Proxies()), controlWrites, faults)
+	return oracle.WriteBound(len(e.Proxies()), controlWrites, faults) + e.allowedWrites
 }
 
 // Settle waits until the subject is in the state of the control. The operator has its convergence

@@ -39,3 +39,8 @@ func TestWritesOfSelectsResourceNamespaceAndName(t *testing.T) {
 		t.Errorf("WritesOf(services a/one) = %v, want the creation and the update", got)
 	}
 }
+
+func TestCheckGrowthFindsWhatExceedsThePercentage(t *testing.T) {
+	expectResult(t, "growth by 6 of at most 5 per cent", CheckGrowth("heap", 100, 106, 5), false)
+	expectResult(t, "growth by 4 of at most 5 per cent", CheckGrowth("heap", 100, 104, 5), true)
+}

@@ -1,0 +1,120 @@
+package scenarios
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/children"
+	"github.com/kkloud-io/echo-operator/test/chaos/harness"
+	"github.com/kkloud-io/echo-operator/test/chaos/kinds"
+	"github.com/kkloud-io/echo-operator/test/chaos/oracle"
+)
+
+const (
+	// isolatedEchoes is the number of Echoes in a namespace whose webhook does not answer.
+	isolatedEchoes = 40
+	// isolationLimit is how long a new Echo in another namespace may take meanwhile.
+	isolationLimit = 5 * time.Second
+	// isolationRounds is how many new Echoes are measured.
+	isolationRounds = 4
+	// timeOutMessage is what the API server says about a webhook that does not answer.
+	timeOutMessage = "deadline exceeded"
+)
+
+// isolation has one namespace disturb the operator, and measures the others.
+func isolation(o harness.Options) (all []harness.Scenario, err error) {
+	for _, timeout := range []int32{10, 30} {
+		all = append(all,
+			harness.Scenario{Name: fmt.Sprintf("webhook for children hangs %d s", timeout), Run: hangingChildren(timeout)},
+			harness.Scenario{Name: fmt.Sprintf("webhook for statuses hangs %d s", timeout), Run: hangingStatuses(timeout)})
+	}
+	memory := uncontrolledMemory(o.Short)
+	if o.Short {
+		return append(all[:1], memory[0]), nil
+	}
+	return append(all, memory...), nil
+}
+
+// hangingChildren has a webhook for the creation of children not answer. Every Echo reports it, and
+// no Echo elsewhere waits for it.
+func hangingChildren(timeout int32) func(context.Context, *harness.Environment) error {
+	return func(ctx context.Context, e *harness.Environment) error {
+		var resources []schema.GroupVersionResource
+		for _, kind := range children.Kinds {
+			resources = append(resources, kind.Resource)
+		}
+		hook := &webhook{resources: resources, operation: admissionregistrationv1.Create, timeout: timeout, answer: hang}
+		named := func(echo *echov1.Echo) error {
+			return errors.Join(
+				oracle.CheckDegraded(echo, echov1.ReasonRejected, hook.name(e.Subject)),
+				oracle.CheckDegraded(echo, echov1.ReasonRejected, timeOutMessage))
+		}
+		return isolate(ctx, e, hook, probeCreation(e, uncontrolled(deployment, e.Subject)), func(ctx context.Context, start time.Time) error {
+			// Sixteen Echoes of a namespace wait for its webhook at a time, and some of them retry.
+			limit := time.Minute + 4*time.Duration(timeout)*time.Second
+			return measure(ctx, e, e.AllEchoes(e.Subject, named), fmt.Sprintf("%d Echoes report a webhook that hangs %d s", isolatedEchoes, timeout), start, limit)
+		})
+	}
+}
+
+// hangingStatuses has a webhook for the status of Echoes not answer. No Echo elsewhere waits for it.
+func hangingStatuses(timeout int32) func(context.Context, *harness.Environment) error {
+	return func(ctx context.Context, e *harness.Environment) error {
+		if err := createReady(ctx, e); err != nil {
+			return err
+		}
+		hook := &webhook{
+			resources: []schema.GroupVersionResource{echov1.GroupVersion.WithResource(kinds.EchoStatus)},
+			operation: admissionregistrationv1.Update, timeout: timeout, answer: hang,
+		}
+		probe := probeUpdate(e, &echov1.Echo{ObjectMeta: metav1.ObjectMeta{Namespace: e.Subject, Name: one}}, true)
+		return isolate(ctx, e, hook, probe, func(context.Context, time.Time) error { return nil })
+	}
+}
+
+// isolate creates Echoes behind the webhook, measures new Echoes in another namespace, checks the
+// Echoes behind the webhook, and expects all to recover without it.
+func isolate(ctx context.Context, e *harness.Environment, hook *webhook, probe func(context.Context) error, check func(context.Context, time.Time) error) error {
+	neighbor, err := startWithNeighbor(ctx, e)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = e.Clear(context.WithoutCancel(ctx), neighbor) }()
+	remove, err := hook.install(ctx, e, probe)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = remove(context.WithoutCancel(ctx)) }() // If the scenario fails before it removes the webhook.
+	start := time.Now()
+	size := outage{echoes: isolatedEchoes}
+	if err := size.forEach(ctx, 0, isolatedEchoes, func(ctx context.Context, name string) error {
+		return e.CreateEcho(ctx, name, echov1.EchoSpec{Message: "m", Replicas: 2})
+	}); err != nil {
+		return err
+	}
+	var findings []error
+	for round := range isolationRounds {
+		harness.Pause(ctx, time.Second)
+		took, err := timeToReady(ctx, e, neighbor, echoName(round))
+		findings = append(findings, err, e.Measure("New Echo beside a namespace whose webhook hangs", took, isolationLimit))
+	}
+	findings = append(findings, check(ctx, start))
+	if err := errors.Join(findings...); err != nil {
+		return err
+	}
+	start = time.Now()
+	if err := remove(ctx); err != nil {
+		return err
+	}
+	if err := measureReady(ctx, e, fmt.Sprintf("%d Echoes are ready after their webhook was removed", isolatedEchoes), start, harness.ConvergenceTimeout); err != nil {
+		return err
+	}
+	return e.Verify(ctx)
+}
