@@ -23,6 +23,7 @@ var Suites = []harness.Suite{
 	{Name: "webhooks", Scenarios: webhooks},
 	{Name: "isolation", Scenarios: isolation, Serial: true},
 	{Name: "lifecycles", Scenarios: lifecycles},
+	{Name: "OpenShift admission", Scenarios: openShift},
 	{Name: "failing pods", Scenarios: failingPods},
 	{Name: "outages", Scenarios: outages, Serial: true},
 	{Name: "two leaders", Scenarios: leaders},
