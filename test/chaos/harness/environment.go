@@ -108,9 +108,19 @@ func (e *Environment) StartOperatorFor(namespaces ...string) (err error) {
 	return nil
 }
 
+// StartDirectOperator starts the subject's operator without a proxy, which would change the encoding
+// of what the operator reads.
+func (e *Environment) StartDirectOperator(namespaces ...string) (err error) {
+	if e.Operator, err = e.startOperator(e.program, "", e.user, namespaces, e.Args...); err != nil {
+		return err
+	}
+	e.logs = append(e.logs, e.Operator.Log)
+	return nil
+}
+
 // NewOperator starts an operator behind a proxy, with the environment's arguments.
 func (e *Environment) NewOperator(p *proxy.Proxy, namespaces ...string) (*controlplane.Operator, error) {
-	return e.startOperator(e.program, "", p, namespaces, e.Args...)
+	return e.startOperator(e.program, "", p.Config(), namespaces, e.Args...)
 }
 
 // Restart kills the subject's operator, and starts it again.
@@ -138,7 +148,7 @@ func (e *Environment) addReplica(image string, args ...string) (r Replica, err e
 		return r, err
 	}
 	e.otherProxies = append(e.otherProxies, r.Proxy)
-	r.Operator, err = e.startOperator(e.program, image, r.Proxy, []string{e.Subject}, args...)
+	r.Operator, err = e.startOperator(e.program, image, r.Proxy.Config(), []string{e.Subject}, args...)
 	return r, err
 }
 

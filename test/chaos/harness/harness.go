@@ -104,7 +104,7 @@ func (h *Harness) RestartControlOperator() (err error) {
 	if h.controlOperator != nil {
 		h.controlOperator.Kill()
 	}
-	h.controlOperator, err = h.startOperator(h.Program, "", h.controlProxy, h.controlNamespaces)
+	h.controlOperator, err = h.startOperator(h.Program, "", h.controlProxy.Config(), h.controlNamespaces)
 	return err
 }
 
@@ -119,13 +119,13 @@ func (h *Harness) Stop(ctx context.Context) error {
 	return h.Plane.Stop(ctx)
 }
 
-// startOperator runs the program behind a proxy. Without namespaces it watches all. It keeps its
+// startOperator runs the program with a client configuration. Without namespaces it watches all. It keeps its
 // lease in the first of them. An empty image stands for controlplane.ServerImage.
-func (h *Harness) startOperator(program, image string, p *proxy.Proxy, namespaces []string, args ...string) (*controlplane.Operator, error) {
+func (h *Harness) startOperator(program, image string, config *rest.Config, namespaces []string, args ...string) (*controlplane.Operator, error) {
 	return controlplane.StartOperator(controlplane.OperatorOptions{
 		Program:     program,
 		Directory:   h.Directory,
-		Config:      p.Config(),
+		Config:      config,
 		Watched:     namespaces,
 		Namespace:   append(slices.Clone(namespaces), metav1.NamespaceDefault)[0],
 		ServerImage: image,

@@ -47,9 +47,9 @@ func WritesOf(writes []proxy.Write, resource string, object client.ObjectKey) (f
 	return found
 }
 
-// CheckGrowth checks that a number of bytes exceeds the one before by at most so many per cent.
-func CheckGrowth(what string, before, after, percent float64) error {
-	if limit := before * (1 + percent/100); after > limit {
+// CheckGrowth checks that a number of bytes has grown by at most so many per cent of the total.
+func CheckGrowth(what string, before, after, total, percent float64) error {
+	if limit := before + total*percent/100; after > limit {
 		return fmt.Errorf("%s: %.1f MiB, want at most %.1f MiB", what, after/(1<<20), limit/(1<<20))
 	}
 	return nil

@@ -41,6 +41,6 @@ func TestWritesOfSelectsResourceNamespaceAndName(t *testing.T) {
 }
 
 func TestCheckGrowthFindsWhatExceedsThePercentage(t *testing.T) {
-	expectResult(t, "growth by 6 of at most 5 per cent", CheckGrowth("heap", 100, 106, 5), false)
-	expectResult(t, "growth by 4 of at most 5 per cent", CheckGrowth("heap", 100, 104, 5), true)
+	expectResult(t, "growth by 11 of at most 5 per cent of 200", CheckGrowth("heap", 100, 111, 200, 5), false)
+	expectResult(t, "growth by 9 of at most 5 per cent of 200", CheckGrowth("heap", 100, 109, 200, 5), true)
 }

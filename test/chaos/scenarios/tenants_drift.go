@@ -156,7 +156,8 @@ func boundedFight(ctx context.Context, e *harness.Environment, resource, name st
 	before, revisions, start := operatorWrites(e, resource, name), newestRevision(ctx, e), time.Now()
 	harness.Pause(ctx, period)
 	took := time.Since(start)
-	writes, rolled := operatorWrites(e, resource, name)-before, newestRevision(ctx, e)-revisions
+	writes := operatorWrites(e, resource, name) - before
+	rolled := max(0, newestRevision(ctx, e)-revisions) // A Deployment that was recreated starts with 1.
 	fmt.Printf("%s %s: %d writes and %d new revisions in %s\n", resource, name, writes, rolled, took.Round(time.Second))
 	operators := len(e.Proxies())
 	return errors.Join(

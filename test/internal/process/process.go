@@ -23,6 +23,16 @@ func PeakMemory(pid int) (float64, error) {
 	return float64(status.VmHWM), err
 }
 
+// Memory is the resident memory of a process, in bytes.
+func Memory(pid int) (float64, error) {
+	process, err := procfs.NewProc(pid)
+	if err != nil {
+		return 0, err
+	}
+	status, err := process.NewStatus()
+	return float64(status.VmRSS), err
+}
+
 // MemStats runs a garbage collection in the program whose pprof endpoint has the address, and
 // returns the fields of its runtime.MemStats.
 func MemStats(ctx context.Context, c *http.Client, address string) (map[string]float64, error) {
