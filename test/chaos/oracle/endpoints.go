@@ -42,7 +42,7 @@ func (e *Endpoints) AddService(number uint64, service *corev1.Service) {
 	e.versions = append(e.versions, endpointVersion{number: number, service: service})
 }
 
-// Check finds versions at which the Service had no endpoint although it had had one, and endpoints
+// Check finds versions at which the Service had no endpoint any more, and endpoints
 // whose port is not a port of the container.
 func (e *Endpoints) Check(container string) (findings []error) {
 	e.mu.Lock()

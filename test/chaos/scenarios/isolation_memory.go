@@ -97,12 +97,12 @@ func uncontrolledMemory(short bool) (all []harness.Scenario) {
 	return all
 }
 
-func foreignMeta(number int, namespace string) metav1.ObjectMeta {
+func labeledMeta(number int, namespace string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("large-%d", number), Labels: map[string]string{children.ManagedByLabel: children.ManagedBy}}
 }
 
 func annotated(number int, namespace string) metav1.ObjectMeta {
-	meta := foreignMeta(number, namespace)
+	meta := labeledMeta(number, namespace)
 	meta.Annotations = map[string]string{ofAnnotation: strings.Repeat("x", largeAnnotation)}
 	return meta
 }
@@ -110,7 +110,7 @@ func annotated(number int, namespace string) metav1.ObjectMeta {
 // largeDeployment is paused, so that it has no ReplicaSet of the same size.
 func largeDeployment(number int, namespace string, _ *echov1.Echo) client.Object {
 	labels := map[string]string{"app": "large"}
-	return &appsv1.Deployment{ObjectMeta: foreignMeta(number, namespace), Spec: appsv1.DeploymentSpec{
+	return &appsv1.Deployment{ObjectMeta: labeledMeta(number, namespace), Spec: appsv1.DeploymentSpec{
 		Paused: true, Replicas: new(int32(0)), Selector: &metav1.LabelSelector{MatchLabels: labels},
 		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{Name: "large", Image: customImage, Args: []string{strings.Repeat("x", largeObject)}}},

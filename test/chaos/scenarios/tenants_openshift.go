@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -79,9 +80,7 @@ func admitAsOpenShift(ctx context.Context, e *harness.Environment) (undo, error)
 				for name := range openshift.Labels {
 					delete(namespace.Labels, name)
 				}
-				for name, value := range labels {
-					namespace.Labels[name] = value
-				}
+				maps.Copy(namespace.Labels, labels)
 				namespace.Annotations = annotations
 			})
 		}
