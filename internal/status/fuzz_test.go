@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/randfill"
 
@@ -28,7 +29,14 @@ func FuzzOf(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data, specData []byte) {
 		echo, observed := random.Echo(specData), Observation{}
 		echo.Generation = 7
-		observations(data).Fill(&observed)
+		filler := observations(data)
+		filler.Fill(&observed)
+		filler.Fill(&echo.Status.Conditions)
+		observed.NewestReplicaSet = ""
+		var known bool
+		if filler.Fill(&known); known {
+			observed.NewestReplicaSet = newest
+		}
 		got := Of(echo, observed)
 
 		conditions := map[string]metav1.Condition{}
@@ -43,6 +51,9 @@ func FuzzOf(f *testing.F) {
 		}
 		ready, available := conditions[echov1.ConditionReady], conditions[echov1.ConditionAvailable]
 		progressing, degraded := conditions[echov1.ConditionProgressing], conditions[echov1.ConditionDegraded]
+		if !equality.Semantic.DeepEqual(got.Overridden, observed.Overridden) || (conditions[echov1.ConditionOverridden].Status == metav1.ConditionTrue) != (len(observed.Overridden) > 0) {
+			t.Errorf("Overridden = %v with %v, want %v", conditions[echov1.ConditionOverridden], got.Overridden, observed.Overridden)
+		}
 		if len(got.Conditions) != 5 || len(conditions) != 5 {
 			t.Fatalf("conditions = %v, want 5 different ones", got.Conditions)
 		}
@@ -63,19 +74,58 @@ func FuzzOf(f *testing.F) {
 		if len(observed.Rejected) > 0 && (degraded.Status != metav1.ConditionTrue || degraded.Reason != rejectionReason(observed.Rejected)) {
 			t.Errorf("Degraded does not report the rejected children: %v", got.Conditions)
 		}
+		before := meta.FindStatusCondition(echo.Status.Conditions, echov1.ConditionProgressing)
+		if ready.Reason == echov1.ReasonPodsNotReady && (before == nil || before.Reason != echov1.ReasonRolledOut || before.ObservedGeneration != 7) {
+			t.Errorf("Ready = PodsNotReady, but the generation was not rolled out before: %v", before)
+		}
+		if wait := Recheck(observed, got); wait < 0 || wait > 0 && !RolloutInFlight(got) && degraded.Reason != echov1.ReasonCrashLooping {
+			t.Errorf("Recheck = %d for %v", wait, got.Conditions)
+		}
+		checkTimeLimit(t, echo, observed, got)
+		checkTerminating(t, echo, observed)
+
+		observed.Pods = slices.DeleteFunc(observed.Pods, func(p corev1.Pod) bool {
+			return p.Labels[appsv1.DefaultDeploymentUniqueLabelKey] != observed.NewestReplicaSet
+		})
 		slices.Reverse(observed.Pods)
 		if again := Of(echo, observed); !equality.Semantic.DeepEqual(again, got) {
-			t.Errorf("the status depends on the order of the pods: %v, %v", got, again)
+			t.Errorf("the status depends on pods of other ReplicaSets, or on the order of the pods: %v, %v", got, again)
 		}
 	})
 }
 
+// checkTimeLimit checks that a rollout which is in flight ends if no object changes.
+func checkTimeLimit(t *testing.T, echo *echov1.Echo, observed Observation, got echov1.EchoStatus) {
+	later := echo.DeepCopy()
+	got.DeepCopyInto(&later.Status)
+	for i := range later.Status.Conditions {
+		later.Status.Conditions[i].LastTransitionTime = observed.Now
+	}
+	timed := isTimedByOperator(observed.Deployment) // Otherwise, the Deployment controller does that.
+	observed.Now = metav1.Unix(observed.Now.Unix()+3*crashWindow+progressDeadline, 0)
+	if after := Of(later, observed); timed && RolloutInFlight(after) {
+		t.Errorf("a rollout is still in flight: was %v, is %v", got.Conditions, after.Conditions)
+	}
+}
+
+// checkTerminating checks that a terminating Echo is neither Ready nor Progressing nor Degraded.
+func checkTerminating(t *testing.T, echo *echov1.Echo, observed Observation) {
+	terminating := echo.DeepCopy()
+	terminating.DeletionTimestamp = &observed.Now
+	got := reasons(Of(terminating, observed))
+	if !strings.HasPrefix(got, "-Terminating ") || !strings.HasSuffix(got, "Serving -Terminating -AsExpected -AsExpected") {
+		t.Errorf("conditions of a terminating Echo = %s", got)
+	}
+}
+
 // rejectionReason returns the expected reason if children were rejected.
 func rejectionReason(rejected []Failure) string {
-	if slices.ContainsFunc(rejected, func(f Failure) bool { return f.Reason == echov1.ReasonConflict }) {
-		return echov1.ReasonConflict
+	for _, reason := range []string{echov1.ReasonConflict, echov1.ReasonRejected} {
+		if slices.ContainsFunc(rejected, func(f Failure) bool { return f.Reason == reason }) {
+			return reason
+		}
 	}
-	return rejected[0].Reason
+	return echov1.ReasonRepeatedDrift
 }
 
 // isReady restates the criteria of Ready in one expression.
@@ -111,11 +161,26 @@ func observations(data []byte) *randfill.Filler {
 			}
 		},
 		func(f *Failure, c randfill.Continue) {
-			f.Reason = []string{echov1.ReasonConflict, echov1.ReasonRejected}[c.Intn(2)]
+			f.Reason = []string{echov1.ReasonConflict, echov1.ReasonRejected, echov1.ReasonRepeatedDrift}[c.Intn(3)]
 			c.Fill(&f.Message)
 			f.Message = "m" + f.Message
 		},
-		func(s *metav1.Time, _ randfill.Continue) { *s = metav1.Unix(0, 0) },
+		func(s *metav1.Time, c randfill.Continue) { *s = metav1.Unix(c.Int63n(2*crashWindow), 0) },
+		// Of the previous conditions, only Progressing matters.
+		func(list *[]metav1.Condition, c randfill.Continue) {
+			if reason := pick(c, "", echov1.ReasonRollingOut, echov1.ReasonRolledOut, echov1.ReasonProgressDeadlineExceeded); reason != "" {
+				*list = []metav1.Condition{{Type: echov1.ConditionProgressing, Status: metav1.ConditionFalse, Reason: reason, ObservedGeneration: 6 + c.Int63n(2)}}
+				if reason == echov1.ReasonRollingOut {
+					(*list)[0].Status = metav1.ConditionTrue
+				}
+				c.Fill(&(*list)[0].LastTransitionTime)
+			}
+		},
+		func(w *[]string, c randfill.Continue) {
+			if c.Intn(8) == 0 {
+				*w = []string{"m" + pick(c, "", "\x00")}
+			}
+		},
 	)
 }
 
@@ -152,6 +217,8 @@ func podFuncs() []any {
 		func(p *corev1.Pod, c randfill.Continue) {
 			p.Name = string(rune('a' + names)) // Names are unique in a namespace.
 			names++
+			p.Labels = map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: pick(c, "", "old", newest, newest)}
+			p.Status.Phase = []corev1.PodPhase{"", corev1.PodPending, corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed}[c.Intn(5)]
 			if c.Intn(4) == 0 {
 				c.Fill(&p.DeletionTimestamp)
 			}

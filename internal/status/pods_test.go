@@ -1,0 +1,174 @@
+package status
+
+import (
+	"fmt"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+)
+
+// restarted returns a pod whose container has restarted twice, is not ready, started and before
+// that terminated so many seconds ago.
+func restarted(started, terminated int64) corev1.Pod {
+	pod := crashed(waiting("p", "", ""), 2, 137, "")
+	container := &pod.Status.ContainerStatuses[0]
+	container.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Unix(now.Unix()-started, 0)}}
+	container.LastTerminationState.Terminated.FinishedAt = metav1.Unix(now.Unix()-terminated, 0)
+	container.LastTerminationState.Terminated.Reason = "OOMKilled"
+	return pod
+}
+
+func inPhase(pod corev1.Pod, phase corev1.PodPhase) corev1.Pod {
+	pod.Status.Phase = phase
+	return pod
+}
+
+func ofReplicaSet(pod corev1.Pod, hash string) corev1.Pod {
+	pod.Labels = map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: hash}
+	return pod
+}
+
+func TestOnlyPodsOfTheNewestReplicaSetCountAsFailures(t *testing.T) {
+	const none = "-RollingOut -NotServing +RollingOut -AsExpected -AsExpected"
+	failing := waiting("a", "ImagePullBackOff", "not found")
+	for name, test := range map[string]struct {
+		pod        corev1.Pod
+		newest     string
+		deployment *appsv1.Deployment
+		want       string
+		needsIt    bool
+	}{
+		"newest": {
+			failing, newest, deployment(2, 2, 0, 0),
+			"-ImagePullFailed -NotServing +RollingOut +ImagePullFailed -AsExpected", true,
+		},
+		"earlier":                                {ofReplicaSet(failing, "old"), newest, deployment(2, 2, 0, 0), none, true},
+		"without the label":                      {ofReplicaSet(failing, ""), "", deployment(2, 2, 0, 0), none, true},
+		"the newest ReplicaSet is unknown":       {failing, "", deployment(2, 2, 0, 0), none, true},
+		"the newest ReplicaSet is not there yet": {failing, newest, notObserved(deployment(2, 2, 0, 0)), none, false},
+		"without a Deployment":                   {failing, newest, nil, none, false},
+		"evicted":                                {inPhase(failing, corev1.PodFailed), newest, deployment(2, 2, 0, 0), none, false},
+		"completed":                              {inPhase(failing, corev1.PodSucceeded), newest, deployment(2, 2, 0, 0), none, false},
+		"terminating":                            {terminating, newest, deployment(2, 2, 0, 0), none, false},
+		"all pods serve": {
+			failing, newest, deployment(2, 2, 2, 2),
+			"+Ready +Serving -RolledOut -AsExpected -AsExpected", false,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			observed := Observation{
+				Deployment: test.deployment, HasService: true, Pods: []corev1.Pod{test.pod}, NewestReplicaSet: test.newest, Now: now,
+			}
+			if got := reasons(Of(newEcho(), observed)); got != test.want {
+				t.Errorf("conditions = %s, want %s", got, test.want)
+			}
+			if got := NeedsNewestReplicaSet(newEcho(), observed); got != test.needsIt {
+				t.Errorf("NeedsNewestReplicaSet = %t, want %t", got, test.needsIt)
+			}
+		})
+	}
+}
+
+func TestCrashLoopHasATimeWindow(t *testing.T) {
+	backOff := crashed(waiting("p", "CrashLoopBackOff", "back-off"), 9, 1, "")
+	backOff.Status.ContainerStatuses[0].LastTerminationState.Terminated.FinishedAt = metav1.Unix(now.Unix()-3600, 0)
+	once := restarted(1, 1)
+	once.Status.ContainerStatuses[0].RestartCount = 1
+	for name, test := range map[string]struct {
+		pod     corev1.Pod
+		looping bool
+		recheck int64
+	}{
+		"started and terminated last month":     {restarted(2_600_000, 2_600_000), false, 0},
+		"started and terminated just now":       {restarted(0, 1), true, 601},
+		"started at the start of the window":    {restarted(600, 3600), true, 1},
+		"started before the window":             {restarted(601, 3600), false, 0},
+		"terminated at the start of the window": {restarted(3600, 600), true, 1},
+		"terminated before the window":          {restarted(3600, 601), false, 0},
+		"the node's clock is ahead":             {restarted(-7200, 10), true, 600},
+		"in back-off since an hour":             {backOff, true, 600},
+		"restarted once":                        {once, false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			failure := PodFailure(&test.pod, now)
+			if got := failure != nil; got != test.looping {
+				t.Errorf("PodFailure = %v, want a failure: %t", failure, test.looping)
+			}
+			observed := Observation{
+				Deployment: deployment(2, 2, 1, 1), HasService: true, Pods: []corev1.Pod{test.pod}, NewestReplicaSet: newest, Now: now,
+			}
+			status := Of(withProgressing(newEcho(), metav1.ConditionFalse, echov1.ReasonRolledOut, 1), observed)
+			want := echov1.ReasonPodsNotReady
+			if test.looping {
+				want = echov1.ReasonCrashLooping
+			}
+			if got := meta.FindStatusCondition(status.Conditions, echov1.ConditionReady).Reason; got != want {
+				t.Errorf("reason of Ready = %s, want %s", got, want)
+			}
+			if got := Recheck(observed, status); got != min(test.recheck, crashWindow) {
+				t.Errorf("Recheck = %d, want %d", got, test.recheck)
+			}
+			observed.Now = metav1.Unix(now.Unix()+test.recheck, 0)
+			if test.recheck > 0 && test.recheck != crashWindow && PodFailure(&test.pod, observed.Now) != nil {
+				t.Errorf("PodFailure after %d seconds = %v, want none", test.recheck, PodFailure(&test.pod, observed.Now))
+			}
+		})
+	}
+}
+
+func TestTerminationMessageHasTheReasonOfTheKubelet(t *testing.T) {
+	for reason, want := range map[string]string{
+		"":                   "exited with code 137: log",
+		"Error":              "exited with code 137: log",
+		"Completed":          "exited with code 137: log",
+		"OOMKilled":          "exited with code 137 (OOMKilled): log",
+		"ContainerCannotRun": "exited with code 137 (ContainerCannotRun): log",
+	} {
+		pod := crashed(waiting("p", "CrashLoopBackOff", "back-off"), 3, 137, "log\n")
+		pod.Status.ContainerStatuses[0].LastTerminationState.Terminated.Reason = reason
+		if got := PodFailure(&pod, now).Message; got != "Pod p, container echo: "+want {
+			t.Errorf("message for the reason %q = %q, want it to end with %q", reason, got, want)
+		}
+	}
+}
+
+func TestRootImageIsRecognizedInTheNewestReplicaSet(t *testing.T) {
+	const root = "container has runAsNonRoot and image will run as root"
+	inInit := waiting("p", "CreateContainerConfigError", root)
+	inInit.Status.InitContainerStatuses, inInit.Status.ContainerStatuses = inInit.Status.ContainerStatuses, nil
+	for name, test := range map[string]struct {
+		pod  corev1.Pod
+		want bool
+	}{
+		"root":                    {waiting("p", "CreateContainerConfigError", root), true},
+		"root, in init container": {inInit, true},
+		"non-numeric user":        {waiting("p", "CreateContainerConfigError", "container has runAsNonRoot and image has non-numeric user (x), cannot verify user is non-root"), true},
+		"another error":           {waiting("p", "CreateContainerConfigError", `configmap "x" not found`), false},
+		"another reason":          {waiting("p", "CreateContainerError", root), false},
+		"running":                 {restarted(1, 1), false},
+		"earlier ReplicaSet":      {ofReplicaSet(waiting("p", "CreateContainerConfigError", root), "old"), false},
+		"evicted":                 {inPhase(waiting("p", "CreateContainerConfigError", root), corev1.PodFailed), false},
+	} {
+		if got := NeedsRootImageNote([]corev1.Pod{test.pod}, newest); got != test.want {
+			t.Errorf("%s: NeedsRootImageNote = %t, want %t", name, got, test.want)
+		}
+		if NeedsRootImageNote([]corev1.Pod{ofReplicaSet(test.pod, "")}, "") {
+			t.Errorf("%s: NeedsRootImageNote = true without a known ReplicaSet, want false", name)
+		}
+	}
+}
+
+func TestFirstFailingContainerIsReported(t *testing.T) {
+	pod := waiting("p", "ContainerCreating", "")
+	second := waiting("p", "ErrImagePull", "first").Status.ContainerStatuses[0]
+	third := waiting("p", "CreateContainerError", "second").Status.ContainerStatuses[0]
+	pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, second, third)
+	if got, want := fmt.Sprint(PodFailure(&pod, now)), "&{ImagePullFailed Pod p, container echo: first}"; got != want {
+		t.Errorf("PodFailure = %s, want %s", got, want)
+	}
+}

@@ -1,0 +1,202 @@
+package status
+
+import (
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+)
+
+// reasons returns the reasons of the conditions, prefixed with + for True and - for False.
+func reasons(status echov1.EchoStatus) string {
+	var got []string
+	for _, c := range status.Conditions {
+		got = append(got, map[metav1.ConditionStatus]string{metav1.ConditionTrue: "+", metav1.ConditionFalse: "-"}[c.Status]+c.Reason)
+	}
+	return strings.Join(got, " ")
+}
+
+// rollingOut is the Deployment controller's condition while it times a rollout.
+var rollingOut = appsv1.DeploymentCondition{
+	Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "ReplicaSetUpdated",
+}
+
+// updated returns the Deployment with a condition Progressing that changed so many seconds ago.
+func updated(d *appsv1.Deployment, seconds int64) *appsv1.Deployment {
+	d.Status.Conditions[0].LastUpdateTime = metav1.Unix(now.Unix()-seconds, 0)
+	return d
+}
+
+func TestScaleUpIsInFlightUntilEveryPodWasAvailableOrItsTimeIsOver(t *testing.T) {
+	const (
+		inFlight = "-RollingOut +Serving +RollingOut -AsExpected -AsExpected"
+		ready    = "+Ready +Serving -RolledOut -AsExpected -AsExpected"
+		lost     = "-PodsNotReady +Serving -RolledOut -AsExpected -AsExpected"
+		exceeded = "-ProgressDeadlineExceeded +Serving -ProgressDeadlineExceeded +ProgressDeadlineExceeded -AsExpected"
+	)
+	rolling := func(seconds int64) *echov1.Echo {
+		return withProgressing(newEcho(), metav1.ConditionTrue, echov1.ReasonRollingOut, seconds)
+	}
+	rolledOut := withProgressing(newEcho(), metav1.ConditionFalse, echov1.ReasonRolledOut, 3600)
+	failed := withProgressing(newEcho(), metav1.ConditionFalse, echov1.ReasonProgressDeadlineExceeded, 1)
+	earlier := withProgressing(newEcho(), metav1.ConditionFalse, echov1.ReasonRolledOut, 3600)
+	earlier.Generation++
+	earlierFailed := withProgressing(newEcho(), metav1.ConditionFalse, echov1.ReasonProgressDeadlineExceeded, 3600)
+	earlierFailed.Generation++
+	earlierInFlight := rolling(3600)
+	earlierInFlight.Generation++
+
+	for name, test := range map[string]struct {
+		echo       *echov1.Echo
+		deployment *appsv1.Deployment
+		want       string
+		recheck    int64
+	}{
+		"without a status, one pod is available":        {newEcho(), deployment(2, 2, 1, 1), inFlight, progressDeadline},
+		"after another generation":                      {earlier, deployment(2, 2, 1, 1), inFlight, progressDeadline},
+		"after another generation that failed":          {earlierFailed, deployment(2, 2, 1, 1), inFlight, progressDeadline},
+		"after another generation in flight":            {earlierInFlight, deployment(2, 2, 1, 1), inFlight, 1},
+		"while the ReplicaSet creates pods":             {rolling(10), deployment(1, 1, 1, 1), inFlight, 110},
+		"one second before its time is over":            {rolling(119), deployment(2, 2, 1, 1), inFlight, 1},
+		"when its time is over":                         {rolling(120), deployment(2, 2, 1, 1), exceeded, 0},
+		"after a long rollout":                          {rolling(900), updated(deployment(2, 2, 1, 1), 20), inFlight, 100},
+		"after its time was over":                       {failed, deployment(2, 2, 1, 1), exceeded, 0},
+		"while the Deployment controller times it":      {rolling(900), deployment(2, 2, 1, 1, rollingOut), inFlight, 0},
+		"while the Deployment controller lags":          {rolling(900), notObserved(deployment(2, 2, 1, 1)), inFlight, 0},
+		"after all pods became available":               {rolling(10), deployment(2, 2, 2, 2), ready, 0},
+		"after all pods became available, but too late": {failed, deployment(2, 2, 2, 2), ready, 0},
+		"after a pod became unavailable again":          {rolledOut, deployment(2, 2, 1, 1), lost, 0},
+		"after a pod was deleted":                       {rolledOut, deployment(1, 1, 1, 1), lost, 0},
+		"after an old pod appeared":                     {rolledOut, deployment(3, 2, 2, 2), inFlight, progressDeadline},
+	} {
+		t.Run(name, func(t *testing.T) {
+			observed := Observation{Deployment: test.deployment, HasService: true, Now: now}
+			status := Of(test.echo, observed)
+			if got := reasons(status); got != test.want {
+				t.Errorf("conditions = %s, want %s", got, test.want)
+			}
+			// The status of an unchanged condition keeps its transition time.
+			progressing := meta.FindStatusCondition(status.Conditions, echov1.ConditionProgressing)
+			progressing.LastTransitionTime = now
+			if before := meta.FindStatusCondition(test.echo.Status.Conditions, echov1.ConditionProgressing); before != nil && before.Status == progressing.Status {
+				progressing.LastTransitionTime = before.LastTransitionTime
+			}
+			if got := Recheck(observed, status); got != test.recheck {
+				t.Errorf("Recheck = %d, want %d", got, test.recheck)
+			}
+		})
+	}
+}
+
+func TestExceededDeadlineNamesTheProgress(t *testing.T) {
+	echo := withProgressing(newEcho(), metav1.ConditionTrue, echov1.ReasonRollingOut, 120)
+	for want, observed := range map[string]Observation{
+		"The rollout did not complete within 120 seconds: 2 of 2 pods run the newest spec, 1 are available": {Deployment: deployment(2, 2, 1, 1), HasService: true},
+		"The rollout did not complete within 120 seconds: 0 of 2 pods run the newest spec, 0 are available": {HasService: true},
+		"The rollout did not complete within 120 seconds: one is being deleted; so is two":                  {Waiting: []string{"one is being deleted", "so is two"}},
+	} {
+		observed.Now = now
+		status := Of(echo, observed)
+		for _, conditionType := range []string{echov1.ConditionReady, echov1.ConditionProgressing, echov1.ConditionDegraded} {
+			if got := meta.FindStatusCondition(status.Conditions, conditionType); got.Reason != echov1.ReasonProgressDeadlineExceeded || got.Message != want {
+				t.Errorf("%s = %s %q, want ProgressDeadlineExceeded %q", conditionType, got.Reason, got.Message, want)
+			}
+		}
+	}
+}
+
+func TestWaitingChildIsARolloutInFlight(t *testing.T) {
+	observed := Observation{
+		Deployment: deployment(2, 2, 2, 2), HasService: true, Now: now,
+		Waiting: []string{"Deployment echo-hello of an earlier Echo is being deleted"},
+	}
+	status := Of(withProgressing(newEcho(), metav1.ConditionFalse, echov1.ReasonRolledOut, 10), observed)
+	if got, want := reasons(status), "-RollingOut +Serving +RollingOut -AsExpected -AsExpected"; got != want {
+		t.Errorf("conditions = %s, want %s", got, want)
+	}
+	for _, conditionType := range []string{echov1.ConditionReady, echov1.ConditionProgressing} {
+		if got := meta.FindStatusCondition(status.Conditions, conditionType).Message; got != observed.Waiting[0] {
+			t.Errorf("message of %s = %q, want %q", conditionType, got, observed.Waiting[0])
+		}
+	}
+}
+
+func TestTerminatingEchoIsNeitherReadyNorInFlight(t *testing.T) {
+	echo := newEcho()
+	echo.DeletionTimestamp = &now
+	echo.Status.Overridden = []echov1.OverriddenChild{{Kind: "Deployment", Fields: []string{"spec.a"}}}
+	for name, test := range map[string]struct {
+		observed Observation
+		want     string
+	}{
+		"all pods serve": {
+			Observation{Deployment: deployment(2, 2, 2, 2), HasService: true},
+			"-Terminating +Serving -Terminating -AsExpected +ChangedByAdmission",
+		},
+		"the Service is deleted": {
+			Observation{Deployment: deployment(2, 2, 2, 2)},
+			"-Terminating -NotServing -Terminating -AsExpected +ChangedByAdmission",
+		},
+		"a failure is ignored": {
+			Observation{Deployment: deployment(2, 2, 0, 0), HasService: true, Pods: []corev1.Pod{unschedulable}, NewestReplicaSet: newest},
+			"-Terminating -NotServing -Terminating -AsExpected +ChangedByAdmission",
+		},
+	} {
+		status := Of(echo, test.observed)
+		if got := reasons(status); got != test.want {
+			t.Errorf("%s: conditions = %s, want %s", name, got, test.want)
+		}
+		if got := meta.FindStatusCondition(status.Conditions, echov1.ConditionReady).Message; got != "The Echo is being deleted" {
+			t.Errorf("%s: message of Ready = %q", name, got)
+		}
+		if RolloutInFlight(status) || Recheck(test.observed, status) != 0 || NeedsNewestReplicaSet(echo, test.observed) {
+			t.Errorf("%s: the status may change without a change of an object", name)
+		}
+	}
+}
+
+func TestOverriddenNamesChildrenAndFields(t *testing.T) {
+	overridden := []echov1.OverriddenChild{
+		{Kind: "Deployment", Fields: []string{"spec.template.spec.containers[0].image", "spec.a"}, Hash: "1"},
+		{Kind: "Service", Fields: []string{"spec.b"}, Hash: "2"},
+	}
+	observed := Observation{Deployment: deployment(2, 2, 2, 2), HasService: true, Overridden: overridden}
+	status := Of(newEcho(), observed)
+	if got, want := reasons(status), "+Ready +Serving -RolledOut -AsExpected +ChangedByAdmission"; got != want {
+		t.Errorf("conditions = %s, want %s", got, want)
+	}
+	want := "Deployment: an admission policy or webhook changed spec.template.spec.containers[0].image, spec.a; " +
+		"Service: an admission policy or webhook changed spec.b"
+	if got := meta.FindStatusCondition(status.Conditions, echov1.ConditionOverridden).Message; got != want {
+		t.Errorf("message of Overridden = %q, want %q", got, want)
+	}
+	if len(status.Overridden) != 2 || status.Overridden[0].Hash != "1" || status.Overridden[1].Kind != "Service" {
+		t.Errorf("status.overridden = %v, want %v", status.Overridden, overridden)
+	}
+	observed.Overridden = nil
+	status = Of(newEcho(), observed)
+	if got := meta.FindStatusCondition(status.Conditions, echov1.ConditionOverridden).Message; got != "No child was changed by admission" || status.Overridden != nil {
+		t.Errorf("message of Overridden = %q with status.overridden = %v, want no change", got, status.Overridden)
+	}
+}
+
+func TestRejectionsAreJoinedUnderTheMostSevereReason(t *testing.T) {
+	for _, test := range []struct{ reasons, want string }{
+		{"RepeatedDrift", "RepeatedDrift"}, {"RepeatedDrift Rejected", "Rejected"}, {"Rejected RepeatedDrift", "Rejected"},
+		{"Rejected Conflict", "Conflict"}, {"RepeatedDrift Conflict Rejected", "Conflict"},
+	} {
+		var observed Observation
+		for _, reason := range strings.Fields(test.reasons) {
+			observed.Rejected = append(observed.Rejected, Failure{reason, "of " + reason})
+		}
+		degraded := meta.FindStatusCondition(Of(newEcho(), observed).Conditions, echov1.ConditionDegraded)
+		if message := "of " + strings.Join(strings.Fields(test.reasons), "; of "); degraded.Reason != test.want || degraded.Message != message {
+			t.Errorf("%s: Degraded = %s %q, want %s %q", test.reasons, degraded.Reason, degraded.Message, test.want, message)
+		}
+	}
+}
