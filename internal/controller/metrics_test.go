@@ -84,7 +84,7 @@ var _ = Describe("The metrics", func() {
 			Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
 		}
 		Expect(admin.Create(ctx, conflicting)).To(Succeed())
-		Expect(metricValue("echo_operator_longest_not_ready_seconds", nil)).To(BeZero())
+		Eventually(metricFunc("echo_operator_longest_not_ready_seconds", nil)).Should(BeZero())
 		bad := createEcho(namespace, "bad")
 		expectCondition(bad, echov1.ConditionDegraded, metav1.ConditionTrue, echov1.ReasonConflict)
 		conflicts := map[string]string{"condition": "Degraded", "status": "True", "reason": "Conflict"}

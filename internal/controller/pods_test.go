@@ -1,0 +1,236 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/kkloud-io/echo-operator/internal/children"
+	"github.com/kkloud-io/echo-operator/internal/status"
+)
+
+// largePod returns a pod that a user has made as large as possible.
+func largePod() *corev1.Pod {
+	text := strings.Repeat("x", 100_000)
+	container := corev1.ContainerStatus{
+		Name: "echo", RestartCount: 3, Image: text, ImageID: text, ContainerID: text,
+		State: corev1.ContainerState{
+			Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: text},
+			Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()},
+		},
+		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			ExitCode: 137, Reason: "OOMKilled", Message: "log " + text, StartedAt: metav1.Now(), FinishedAt: metav1.Now(), ContainerID: text,
+		}},
+	}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "n", Name: "p", UID: "u", ResourceVersion: "7", DeletionTimestamp: &metav1.Time{Time: time.Now()},
+			Labels: map[string]string{
+				children.EchoLabel: "hello", children.ManagedByLabel: children.ManagedBy,
+				appsv1.DefaultDeploymentUniqueLabelKey: "abc", "other": "label",
+			},
+			Annotations: map[string]string{"note": text},
+		},
+		Spec: corev1.PodSpec{NodeName: text},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, Message: text, Conditions: []corev1.PodCondition{
+			{Type: corev1.PodReady, Status: corev1.ConditionFalse, Message: text},
+			{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: text, LastTransitionTime: metav1.Now()},
+		}},
+	}
+	for range 500 {
+		pod.Status.InitContainerStatuses = append(pod.Status.InitContainerStatuses, container)
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, container)
+	}
+	return pod
+}
+
+func slim(t *testing.T, pod *corev1.Pod) *corev1.Pod {
+	t.Helper()
+	slimmed, err := slimPod(pod.DeepCopy())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slimmed.(*corev1.Pod)
+}
+
+func TestCachedPodHasABoundedSize(t *testing.T) {
+	pod := largePod()
+	if size, limit := slim(t, pod).Size(), 150_000; size > limit {
+		t.Errorf("size of a pod with the label %s = %d bytes, want at most %d", children.EchoLabel, size, limit)
+	}
+	pod.Labels[children.EchoLabel] = ""
+	if size, limit := slim(t, pod).Size(), 100; size > limit {
+		t.Errorf("size of a pod without the label %s = %d bytes, want at most %d", children.EchoLabel, size, limit)
+	}
+	pod.Labels[children.EchoLabel] = "hello"
+	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{Name: "echo", Ready: true, Image: "i"}}}
+	if got := slim(t, pod); len(got.Status.ContainerStatuses) != 0 {
+		t.Errorf("container statuses of a ready pod = %v, want none", got.Status.ContainerStatuses)
+	}
+}
+
+// A transform may receive an object that it has already transformed.
+func TestCachedPodDoesNotChangeIfItIsReducedAgain(t *testing.T) {
+	once := slim(t, largePod())
+	if again := slim(t, once); !equality.Semantic.DeepEqual(once, again) {
+		t.Errorf("reduced once = %v, again = %v", once, again)
+	}
+	unknown := "not a pod"
+	if got, err := slimPod(unknown); got != any(unknown) || err != nil {
+		t.Errorf("slimPod of another type = %v, %v, want it unchanged", got, err)
+	}
+}
+
+// failingPods are pods in each state that the status distinguishes.
+func failingPods() map[string]*corev1.Pod {
+	pods := map[string]*corev1.Pod{}
+	add := func(name string, change func(*corev1.Pod)) {
+		pod := largePod()
+		pod.DeletionTimestamp = nil
+		pod.Status.Conditions[1].Status = corev1.ConditionTrue
+		pod.Status.InitContainerStatuses = nil
+		pod.Status.ContainerStatuses = pod.Status.ContainerStatuses[:1]
+		pod.Status.ContainerStatuses[0].State.Waiting.Message = "back-off"
+		pod.Status.ContainerStatuses[0].LastTerminationState.Terminated.Message = "log\n"
+		change(pod)
+		pods[name] = pod
+	}
+	container := func(pod *corev1.Pod) *corev1.ContainerStatus { return &pod.Status.ContainerStatuses[0] }
+	add("crash loop", func(*corev1.Pod) {})
+	add("restarted", func(pod *corev1.Pod) { container(pod).State.Waiting = nil })
+	add("restarted long ago", func(pod *corev1.Pod) {
+		container(pod).State = corev1.ContainerState{}
+		container(pod).LastTerminationState.Terminated.FinishedAt = metav1.Unix(1, 0)
+	})
+	add("started again", func(pod *corev1.Pod) {
+		container(pod).State.Waiting = nil
+		container(pod).LastTerminationState.Terminated.FinishedAt = metav1.Unix(1, 0)
+	})
+	add("ready", func(pod *corev1.Pod) { container(pod).Ready, container(pod).State.Waiting = true, nil })
+	add("failed", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed })
+	add("succeeded", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded })
+	add("terminating", func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: time.Now()} })
+	add("root image", func(pod *corev1.Pod) {
+		container(pod).RestartCount, container(pod).LastTerminationState = 0, corev1.ContainerState{}
+		container(pod).State.Waiting = &corev1.ContainerStateWaiting{Reason: "CreateContainerConfigError", Message: "container has runAsNonRoot and image will run as root"}
+	})
+	add("unschedulable", func(pod *corev1.Pod) {
+		pod.Status.Conditions[1].Status, pod.Status.Conditions[1].Message = corev1.ConditionFalse, "0/1 nodes"
+	})
+	add("failing init container", func(pod *corev1.Pod) {
+		pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses = pod.Status.ContainerStatuses, nil
+	})
+	return pods
+}
+
+func TestCachedPodHasTheSameFailure(t *testing.T) {
+	for name, pod := range failingPods() {
+		slimmed := slim(t, pod)
+		if got, want := fmt.Sprint(status.PodFailure(slimmed, metav1.Now())), fmt.Sprint(status.PodFailure(pod, metav1.Now())); got != want {
+			t.Errorf("%s: failure of the cached pod = %s, want %s", name, got, want)
+		}
+		got, want := status.NeedsRootImageNote([]corev1.Pod{*slimmed}, "abc"), status.NeedsRootImageNote([]corev1.Pod{*pod}, "abc")
+		if got != want {
+			t.Errorf("%s: NeedsRootImageNote of the cached pod = %t, want %t", name, got, want)
+		}
+	}
+}
+
+func TestOnlyChangesOfAPodsFailureRequeueItsEcho(t *testing.T) {
+	pods := failingPods()
+	for name, pod := range pods {
+		pods[name] = slim(t, pod)
+	}
+	for _, test := range []struct {
+		before, after string
+		want          bool
+	}{
+		{"crash loop", "crash loop", false}, {"crash loop", "restarted", false}, {"restarted", "ready", true}, {"ready", "restarted", true},
+		{"restarted long ago", "ready", false}, {"restarted long ago", "started again", true}, {"restarted long ago", "crash loop", true},
+		{"crash loop", "terminating", true}, {"unschedulable", "failed", true}, {"ready", "succeeded", false}, {"crash loop", "root image", true},
+	} {
+		if got := podFailureChanged.Update(event.UpdateEvent{ObjectOld: pods[test.before], ObjectNew: pods[test.after]}); got != test.want {
+			t.Errorf("update from %s to %s: requeue = %t, want %t", test.before, test.after, got, test.want)
+		}
+	}
+	for name, want := range map[string]bool{"crash loop": true, "unschedulable": true, "ready": false, "failed": false, "restarted long ago": false} {
+		if got := podFailureChanged.Create(event.CreateEvent{Object: pods[name]}); got != want {
+			t.Errorf("creation of %s: requeue = %t, want %t", name, got, want)
+		}
+		if got := podFailureChanged.Delete(event.DeleteEvent{Object: pods[name]}); got != want {
+			t.Errorf("deletion of %s: requeue = %t, want %t", name, got, want)
+		}
+	}
+}
+
+// replicaSets is an API server that returns two ReplicaSets in each page of a list.
+type replicaSets struct {
+	client.Reader
+	t     *testing.T
+	items []metav1.PartialObjectMetadata
+	err   error
+}
+
+func (r replicaSets) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
+	all := client.ListOptions{}
+	all.ApplyOptions(options)
+	if all.Namespace != "n" || all.LabelSelector.String() != "kkloud.io/echo=hello" || all.Limit == 0 {
+		r.t.Errorf("options of the list = %+v, want the namespace, the selector and a limit", all)
+	}
+	sets, first := list.(*metav1.PartialObjectMetadataList), 0
+	if all.Continue != "" {
+		_, _ = fmt.Sscan(all.Continue, &first)
+	}
+	end := min(first+2, len(r.items))
+	sets.Items, sets.Continue = r.items[first:end], ""
+	if end < len(r.items) {
+		sets.Continue = fmt.Sprint(end)
+	}
+	return r.err
+}
+
+func TestNewestReplicaSetHasTheHighestRevisionOfTheDeployment(t *testing.T) {
+	deployment := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "echo-hello", UID: "own"},
+		Spec:       appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{children.EchoLabel: "hello"}}},
+	}
+	set := func(hash, revision, controller string) metav1.PartialObjectMetadata {
+		return metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+			Labels:          map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: hash},
+			Annotations:     map[string]string{revisionAnnotation: revision},
+			OwnerReferences: []metav1.OwnerReference{{UID: "own"}, {UID: "x", Controller: new(false)}, {UID: types.UID(controller), Controller: new(true)}},
+		}}
+	}
+	for name, test := range map[string]struct {
+		sets []metav1.PartialObjectMetadata
+		want string
+	}{
+		"none":                    {nil, ""},
+		"numbers, not strings":    {[]metav1.PartialObjectMetadata{set("a", "9", "own"), set("b", "10", "own"), set("c", "8", "own")}, "b"},
+		"on a later page":         {[]metav1.PartialObjectMetadata{set("a", "1", "own"), set("b", "2", "own"), set("c", "4", "own"), set("d", "3", "own"), set("e", "5", "own")}, "e"},
+		"of another controller":   {[]metav1.PartialObjectMetadata{set("a", "1", "own"), set("b", "2", "other")}, "a"},
+		"without a valid number":  {[]metav1.PartialObjectMetadata{set("a", "", "own"), set("b", "99999999999999999999", "own"), set("c", "-1", "own")}, ""},
+		"one with a valid number": {[]metav1.PartialObjectMetadata{set("a", "3", "own"), set("b", "x", "own")}, "a"},
+	} {
+		r := &EchoReconciler{APIReader: replicaSets{t: t, items: test.sets}}
+		if got, err := r.newestReplicaSet(t.Context(), deployment); got != test.want || err != nil {
+			t.Errorf("%s: newestReplicaSet = %q, %v, want %q", name, got, err, test.want)
+		}
+	}
+	failed := errors.New("unavailable")
+	r := &EchoReconciler{APIReader: replicaSets{t: t, err: failed}}
+	if _, err := r.newestReplicaSet(t.Context(), deployment); !errors.Is(err, failed) {
+		t.Errorf("error of newestReplicaSet = %v, want %v", err, failed)
+	}
+}
