@@ -8,15 +8,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/kkloud-io/echo-operator/internal/children"
 )
 
 // The name of its image decides how a pod fails. A pod with any other image becomes ready.
@@ -29,18 +26,14 @@ const (
 	huge   = ":huge"
 )
 
-// StartKubelet reports every pod of an Echo as running and ready, or as failing in the way that
+// StartKubelet reports every pod as running and ready, or as failing in the way that
 // its image asks for, until the context is done.
 func StartKubelet(ctx context.Context, config *rest.Config, scheme *runtime.Scheme) error {
 	writer, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
 		return err
 	}
-	managed := labels.SelectorFromSet(labels.Set{children.ManagedByLabel: children.ManagedBy})
-	pods, err := cache.New(config, cache.Options{
-		Scheme:   scheme,
-		ByObject: map[client.Object]cache.ByObject{&corev1.Pod{}: {Label: managed}},
-	})
+	pods, err := cache.New(config, cache.Options{Scheme: scheme})
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ package proxy
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"encoding/pem"
@@ -328,6 +329,9 @@ func (p *Proxy) forward(w http.ResponseWriter, r *http.Request, request Request,
 		fault.abort()
 	}
 	if request.IsWrite() {
+		if request.Verb == "create" {
+			request.Name = nameIn(body.Bytes())
+		}
 		p.mu.Lock()
 		p.writes = append(p.writes, Write{Request: request, Code: response.StatusCode})
 		p.mu.Unlock()
@@ -338,6 +342,17 @@ func (p *Proxy) forward(w http.ResponseWriter, r *http.Request, request Request,
 	copyHeader(w, response)
 	w.WriteHeader(response.StatusCode)
 	_, _ = body.WriteTo(w) // The operator may have exited.
+}
+
+// nameIn returns the name of the object, or of the object that an error is about, in a response: the
+// path of a creation has none.
+func nameIn(response []byte) string {
+	var object struct {
+		Metadata struct{ Name string }
+		Details  struct{ Name string }
+	}
+	_ = json.Unmarshal(response, &object) // The name stays empty.
+	return cmp.Or(object.Metadata.Name, object.Details.Name)
 }
 
 // send sends the request to the API server. It asks for JSON, in which events of a watch are
