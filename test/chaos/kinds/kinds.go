@@ -98,3 +98,18 @@ func ChildName(echo string) string {
 	e.Name = echo
 	return children.Name(e)
 }
+
+// Mutate changes a child to the desired state of its Echo, as an operator under test does.
+func Mutate(child client.Object, echo *echov1.Echo) {
+	ByName(Of(child)).Mutate(child, echo, controlplane.ServerImage)
+}
+
+// JSON returns an object as JSON represents it. It panics if the object has no such representation,
+// which is a programming error.
+func JSON(object client.Object) map[string]any {
+	plain, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		panic(err)
+	}
+	return plain
+}
