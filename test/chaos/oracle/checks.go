@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -185,4 +186,25 @@ func CheckRejected(echo *echov1.Echo, text string) error {
 		return Findingf(echo, "want condition Degraded with reason %s and a message that contains %q, got %s", echov1.ReasonRejected, text, describe(degraded))
 	}
 	return nil
+}
+
+// CheckWritesOf checks that the operator made at most so many writes of an Echo and its children.
+func CheckWritesOf(echo string, writes []proxy.Write, bound int) error {
+	child := kinds.ChildName(echo)
+	own := slices.DeleteFunc(slices.Clone(writes), func(w proxy.Write) bool {
+		isEcho := w.Resource == kinds.Echoes || w.Resource == kinds.EchoStatus
+		return isEcho && w.Name != echo || !isEcho && w.Name != child
+	})
+	return CheckWriteBound(own, bound)
+}
+
+// PolicyWriteBound is how many writes an Echo with a policy may cause in the few minutes of a
+// scenario: a few for each child and status for each of two edits, a restart and a recovery, and
+// those that are repeated after 1 s, 2 s and so on up to 30 s, each of which may roll out.
+const PolicyWriteBound = 200
+
+// RejectedWriteBound returns how many writes an Echo may cause in a short time that is rejected or
+// reverted by admission: two of each child, and as many of the status.
+func RejectedWriteBound(d time.Duration) int {
+	return 2 * 2 * (len(kinds.ChildLists()) + int(d.Seconds()))
 }

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/test/chaos/kinds"
 	"github.com/kkloud-io/echo-operator/test/chaos/proxy"
 )
 
@@ -180,4 +181,27 @@ func TestCheckRejected(t *testing.T) {
 	expectResult(t, "no condition", CheckRejected(withConditions(), "services"), false)
 	condition.Reason = echov1.ReasonConflict
 	expectResult(t, "another reason", CheckRejected(withConditions(condition), "services"), false)
+}
+
+func TestCheckWritesOfCountsTheWritesOfOneEcho(t *testing.T) {
+	var writes []proxy.Write
+	for _, name := range []string{"one", "two"} {
+		for _, r := range []proxy.Request{
+			{Verb: "update", Resource: kinds.EchoStatus, Name: name}, {Verb: "create", Resource: "services", Name: kinds.ChildName(name)},
+		} {
+			writes = append(writes, proxy.Write{Request: r, Code: http.StatusOK})
+		}
+	}
+	if err := CheckWritesOf("one", writes, 2); err != nil {
+		t.Errorf("finding %v for two writes of one of two Echoes, want none", err)
+	}
+	if CheckWritesOf("one", writes, 1) == nil {
+		t.Error("no finding for two writes, want one, because one is allowed")
+	}
+}
+
+func TestRejectedWriteBoundGrowsWithTheTime(t *testing.T) {
+	if short, long := RejectedWriteBound(time.Second), RejectedWriteBound(time.Minute); short < 2 || long <= short {
+		t.Errorf("bounds of a second and a minute = %d and %d, want more for the longer time", short, long)
+	}
 }

@@ -96,9 +96,18 @@ func endpointPort(service *corev1.Service, pod *corev1.Pod) (int32, bool) {
 	if target.Type == intstr.Int {
 		return target.IntVal, true
 	}
-	for _, container := range pod.Spec.Containers {
+	return namedPort(pod, target.StrVal, service.Spec.Ports[0].Protocol)
+}
+
+// namedPort returns the first port of that name: of a container, or of an init container that keeps
+// running.
+func namedPort(pod *corev1.Pod, name string, protocol corev1.Protocol) (int32, bool) {
+	containers := slices.DeleteFunc(slices.Clone(pod.Spec.InitContainers), func(c corev1.Container) bool {
+		return c.RestartPolicy == nil || *c.RestartPolicy != corev1.ContainerRestartPolicyAlways
+	})
+	for _, container := range append(slices.Clone(pod.Spec.Containers), containers...) {
 		for _, port := range container.Ports {
-			if port.Name == target.StrVal {
+			if port.Name == name && port.Protocol == protocol {
 				return port.ContainerPort, true
 			}
 		}

@@ -300,6 +300,23 @@ func TestRolledOut(t *testing.T) {
 	}
 }
 
+func TestRolledOutAcceptsFieldsThatTheStatusReportsAsOverridden(t *testing.T) {
+	d := rolledOut(newDeployment(newEcho(1), "a"))
+	d.Spec.Template.Spec.Containers[0].Image = "mirror:1"
+	echo := newEcho(1)
+	if RolledOut(d, echo) {
+		t.Error("RolledOut = true with an image that is not reported, want false")
+	}
+	echo.Status.Overridden = []echov1.OverriddenChild{{Kind: "Deployment", Fields: []string{imageField, "spec.template.spec.containers[0].args"}}}
+	if !RolledOut(d, echo) {
+		t.Error("RolledOut = false with an image that is reported, want true")
+	}
+	d.Spec.Template.Spec.Containers[0].Args = []string{"-text=other"}
+	if RolledOut(d, echo) {
+		t.Error("RolledOut = true with other args, want false, even if they are reported")
+	}
+}
+
 func TestCheckOrder(t *testing.T) {
 	for name, test := range map[string]struct {
 		history func(*script)
