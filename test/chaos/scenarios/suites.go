@@ -24,6 +24,8 @@ var Suites = []harness.Suite{
 	{Name: "isolation", Scenarios: isolation, Serial: true},
 	{Name: "lifecycles", Scenarios: lifecycles},
 	{Name: "OpenShift admission", Scenarios: openShift},
+	{Name: "policies", Scenarios: policies},
+	{Name: "combinations", Scenarios: combinations},
 	{Name: "failing pods", Scenarios: failingPods},
 	{Name: "outages", Scenarios: outages, Serial: true},
 	{Name: "two leaders", Scenarios: leaders},

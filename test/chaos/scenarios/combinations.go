@@ -1,0 +1,214 @@
+package scenarios
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/test/chaos/harness"
+	"github.com/kkloud-io/echo-operator/test/chaos/oracle"
+)
+
+// disturbance is something that disturbs the Echo "one".
+type disturbance struct {
+	name string
+	// start puts it into effect in the subject namespace.
+	start func(context.Context, *harness.Environment) (undo, error)
+	// ofChildren is true if it needs the children.
+	ofChildren bool
+	// endless is true if it reacts to each write of the operator.
+	endless bool
+}
+
+// stage is when disturbances begin in the life of an Echo.
+type stage struct {
+	name string
+	// begin starts what happens to the Echo then.
+	begin func(context.Context, *harness.Environment) error
+}
+
+const beforeCreation = "before creation"
+
+var stages = []stage{
+	{beforeCreation, func(ctx context.Context, e *harness.Environment) error {
+		return e.CreateEcho(ctx, one, echov1.EchoSpec{Message: "m", Replicas: 2})
+	}},
+	{"while ready", func(context.Context, *harness.Environment) error { return nil }},
+	{"at an edit", func(ctx context.Context, e *harness.Environment) error {
+		return e.EditEcho(ctx, one, func(s *echov1.EchoSpec) { s.Message, s.Port = "n", 81 })
+	}},
+	{"at a scale", func(ctx context.Context, e *harness.Environment) error {
+		return e.EditEcho(ctx, one, func(s *echov1.EchoSpec) { s.Replicas = 3 })
+	}},
+}
+
+// knownCombinations found defects. They are part of both forms.
+var knownCombinations = []string{
+	"label of the Deployment removed + quota of Deployments, while ready",
+	"image changed repeatedly + events dropped, while ready",
+}
+
+// shortCombinations is the number of other combinations in the short form.
+const shortCombinations = 6
+
+// combination is several disturbances of different classes at a stage.
+type combination struct {
+	stage        stage
+	disturbances []disturbance
+}
+
+func (c combination) name() string {
+	var names []string
+	for _, d := range c.disturbances {
+		names = append(names, d.name)
+	}
+	return strings.Join(names, " + ") + ", " + c.stage.name
+}
+
+// combinations disturbs an Echo in two or three ways at once: each pair of disturbances of different
+// classes, at a stage that the seed chooses. The short form has a sample of them.
+func combinations(o harness.Options) (all []harness.Scenario, err error) {
+	everything := allCombinations()
+	random := rand.New(rand.NewPCG(o.Seed, o.Seed)) //nolint:gosec // It must be reproducible.
+	var chosen, known []combination
+	for atStages := range slices.Chunk(everything, len(stages)) {
+		chosen = append(chosen, atStages[random.IntN(len(stages))])
+	}
+	random.Shuffle(len(chosen), func(i, j int) { chosen[i], chosen[j] = chosen[j], chosen[i] })
+	for _, c := range everything {
+		if slices.Contains(knownCombinations, c.name()) {
+			known = append(known, c)
+		}
+	}
+	chosen = slices.DeleteFunc(chosen, func(c combination) bool { return slices.Contains(knownCombinations, c.name()) })
+	switch {
+	case o.Scenario != "": // It selects among all.
+		chosen, known = everything, nil
+	case o.Short:
+		chosen = chosen[:shortCombinations]
+	}
+	for _, c := range append(known, chosen...) {
+		all = append(all, harness.Scenario{Name: c.name(), Run: c.run})
+	}
+	return all, nil
+}
+
+// allCombinations returns all pairs of disturbances of different classes, each at all stages. The hash
+// of the name of a pair decides whether it has a third disturbance, and which.
+func allCombinations() (all []combination) {
+	for i, class := range disturbances {
+		for j, other := range disturbances[i+1:] {
+			third := slices.Concat(slices.Concat(disturbances[:i]...), slices.Concat(disturbances[i+1:i+1+j]...), slices.Concat(disturbances[i+j+2:]...))
+			for _, a := range class {
+				for _, b := range other {
+					for _, s := range stages {
+						c := combination{s, []disturbance{a, b}}
+						hash := fnv.New32a()
+						_, _ = hash.Write([]byte(c.name())) // A hash does not fail.
+						if n := int(hash.Sum32() % 1000); n%3 == 0 && !slices.Contains(knownCombinations, c.name()) {
+							c.disturbances = append(c.disturbances, third[n%len(third)])
+						}
+						all = append(all, c)
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+// run disturbs the Echo, ends the faults of the connection, checks the status and the writes, ends
+// all other disturbances, and verifies that the Echo becomes as declared.
+func (c combination) run(ctx context.Context, e *harness.Environment) (err error) {
+	e.History.AllowLag()
+	if err := e.CreateEcho(ctx, two, echov1.EchoSpec{Message: "m"}); err != nil {
+		return err
+	}
+	if err := e.AwaitReady(ctx, two); err != nil {
+		return err
+	}
+	if c.stage.name != beforeCreation {
+		if err := createReady(ctx, e); err != nil {
+			return err
+		}
+	}
+	var ends []undo
+	end := func(ctx context.Context) (err error) {
+		for _, undo := range ends {
+			err = errors.Join(err, undo(ctx))
+		}
+		ends = nil
+		return err
+	}
+	defer func() { err = errors.Join(err, end(context.WithoutCancel(ctx))) }() // If the scenario fails before.
+	start := func(ofChildren bool) error {
+		for _, d := range c.disturbances {
+			if d.ofChildren != ofChildren {
+				continue
+			}
+			undo, err := d.start(ctx, e)
+			if err != nil {
+				return fmt.Errorf("start %q: %w", d.name, err)
+			}
+			ends = append(ends, undo)
+		}
+		return nil
+	}
+	if err := start(false); err != nil {
+		return err
+	}
+	if err := c.stage.begin(ctx, e); err != nil {
+		return err
+	}
+	if err := start(true); err != nil {
+		return err
+	}
+	harness.Pause(ctx, observationPeriod)
+	e.Proxy.SetPlan(nil)
+	e.Proxy.Resume()
+	if err := c.expectGuarantees(ctx, e); err != nil {
+		return err
+	}
+	if err := end(ctx); err != nil {
+		return err
+	}
+	e.AllowWrites(oracle.PolicyWriteBound)
+	if err := e.EditEcho(ctx, one, func(s *echov1.EchoSpec) { s.Message, s.Port, s.Replicas = "o", 82, 2 }); err != nil {
+		return err
+	}
+	return e.Verify(ctx)
+}
+
+// expectGuarantees expects an accurate status and few writes while the disturbances last.
+func (c combination) expectGuarantees(ctx context.Context, e *harness.Environment) error {
+	endless := slices.ContainsFunc(c.disturbances, func(d disturbance) bool { return d.endless })
+	if !endless {
+		findings, err := awaitWorkloads(ctx, e, e.Convergence, []string{one, two}, func(ctx context.Context, w oracle.Workload) error { return checkStatus(ctx, e, w) })
+		if err := firstOf(err, findings[one], findings[two]); err != nil {
+			return err
+		}
+	}
+	var err error
+	for range observationAttempts {
+		before := len(e.Proxy.Writes())
+		harness.Pause(ctx, observationPeriod)
+		echo, err2 := e.GetEcho(ctx, e.Subject, one)
+		if err2 != nil {
+			return err2
+		}
+		bound := 0
+		if endless || oracle.CheckReadyNow(echo) != nil {
+			bound = oracle.RejectedWriteBound(observationPeriod)
+		}
+		writes := e.Proxy.Writes()
+		if err = errors.Join(oracle.CheckWritesOf(one, writes[before:], bound), oracle.CheckWritesOf(one, writes, oracle.PolicyWriteBound)); err == nil {
+			return nil
+		}
+	}
+	return err
+}

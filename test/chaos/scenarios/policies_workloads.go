@@ -1,0 +1,129 @@
+package scenarios
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/children"
+	"github.com/kkloud-io/echo-operator/test/chaos/harness"
+	"github.com/kkloud-io/echo-operator/test/chaos/kinds"
+	"github.com/kkloud-io/echo-operator/test/chaos/oracle"
+)
+
+// workloads returns what the API server has of each Echo in a namespace, by its name.
+func workloads(ctx context.Context, e *harness.Environment, namespace string) (map[string]oracle.Workload, error) {
+	var echoes echov1.EchoList
+	if err := e.Client.List(ctx, &echoes, client.InNamespace(namespace)); err != nil {
+		return nil, err
+	}
+	var pods corev1.PodList
+	if err := e.Client.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
+		return nil, err
+	}
+	all := map[string]oracle.Workload{}
+	for i := range echoes.Items {
+		all[echoes.Items[i].Name] = oracle.Workload{Echo: &echoes.Items[i], Children: map[string]client.Object{}, Pods: pods.Items}
+	}
+	for _, list := range kinds.ChildLists() {
+		if err := e.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
+			return nil, err
+		}
+		objects, err := kinds.Items(list)
+		if err != nil {
+			return nil, err
+		}
+		for _, object := range objects {
+			for name, w := range all {
+				if object.GetName() == kinds.ChildName(name) {
+					w.Children[kinds.Of(object)] = object
+				}
+			}
+		}
+	}
+	return all, nil
+}
+
+// rejectedChildren returns the errors with which the API server rejects the desired state of the
+// children, by kind. It tries that without a change.
+func rejectedChildren(ctx context.Context, e *harness.Environment, w oracle.Workload) map[string]error {
+	rejected := map[string]error{}
+	for _, kind := range children.Kinds {
+		live, exists := w.Children[kind.Name]
+		if !kind.Wanted(w.Echo) {
+			continue
+		}
+		var err error
+		if exists && len(oracle.Differences(live, w.Echo)) > 0 {
+			desired := live.DeepCopyObject().(client.Object)
+			kinds.Mutate(desired, w.Echo)
+			err = e.Client.Update(ctx, desired, client.DryRunAll)
+		} else if !exists {
+			desired := kinds.New(kind)
+			desired.SetNamespace(w.Echo.Namespace)
+			desired.SetName(kinds.ChildName(w.Echo.Name))
+			kinds.Mutate(desired, w.Echo)
+			err = e.Client.Create(ctx, desired, client.DryRunAll)
+		}
+		if err != nil && !apierrors.IsConflict(err) {
+			rejected[kind.Name] = err
+		}
+	}
+	return rejected
+}
+
+// checkStatus checks the status of an Echo. Whether the API server rejects a child matters only if
+// the Echo is not ready.
+func checkStatus(ctx context.Context, e *harness.Environment, w oracle.Workload) error {
+	err := w.CheckStatus()
+	if err == nil || meta.IsStatusConditionTrue(w.Echo.Status.Conditions, echov1.ConditionReady) {
+		return err
+	}
+	w.Rejected = rejectedChildren(ctx, e, w)
+	return w.CheckStatus()
+}
+
+// workloadInterval is how often workloads are read.
+const workloadInterval = time.Second
+
+// awaitWorkloads waits until each named Echo of the subject passes the check. It returns the findings
+// about those that do not, by name.
+func awaitWorkloads(ctx context.Context, e *harness.Environment, timeout time.Duration, names []string, check func(context.Context, oracle.Workload) error) (map[string]error, error) {
+	deadline := time.Now().Add(timeout)
+	for {
+		all, err := workloads(ctx, e, e.Subject)
+		if err != nil {
+			return nil, err
+		}
+		findings := map[string]error{}
+		for _, name := range names {
+			w, exists := all[name]
+			if !exists {
+				findings[name] = apierrors.NewNotFound(echov1.GroupVersion.WithResource(kinds.Echoes).GroupResource(), name)
+			} else if err := check(ctx, w); err != nil {
+				findings[name] = err
+			}
+		}
+		if err := e.Operator.Failed(); err != nil || ctx.Err() != nil {
+			return findings, firstOf(err, ctx.Err())
+		}
+		if len(findings) == 0 || time.Now().After(deadline) {
+			return findings, nil
+		}
+		harness.Pause(ctx, workloadInterval)
+	}
+}
+
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
