@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
@@ -40,25 +39,31 @@ func Service(service *corev1.Service, echo *echov1.Echo) {
 		port = ports[0]
 	}
 	port.Name, port.Protocol, port.Port = portName, corev1.ProtocolTCP, echo.Spec.Port
-	byName := intstr.FromString(containerPortName)
-	if port.TargetPort != byName {
-		port.TargetPort = intstr.FromInt32(echo.Spec.TargetPort)
-	}
-	if service.ResourceVersion == "" || rolledOut(echo) {
-		port.TargetPort = byName
+	port.TargetPort = targetPort(port.TargetPort, echo)
+	if service.ResourceVersion == "" {
+		port.TargetPort = intstr.FromString(containerPortName)
 	}
 	service.Spec.Ports = []corev1.ServicePort{port}
 }
 
-// rolledOut reports whether every pod of the Echo has a port with the name containerPortName: this
-// version of the operator, the first one with the condition Overridden, has reported the rollout
-// of the current generation. Until then, the Service of an earlier version refers to the port by
-// number, which pods of both versions listen on.
-func rolledOut(echo *echov1.Echo) bool {
+// targetPort returns the target port of an existing Service: the name of the container's port. Pods
+// of an earlier version have another name. So the Service of an earlier version refers to the port
+// by number, which pods of both versions listen on, until this version, the first one with the
+// condition Overridden, has reported the rollout of the current generation.
+func targetPort(live intstr.IntOrString, echo *echov1.Echo) intstr.IntOrString {
+	name, number := intstr.FromString(containerPortName), intstr.FromInt32(echo.Spec.TargetPort)
+	if live == name {
+		return name
+	}
+	if meta.FindStatusCondition(echo.Status.Conditions, echov1.ConditionOverridden) == nil {
+		return number
+	}
 	progressing := meta.FindStatusCondition(echo.Status.Conditions, echov1.ConditionProgressing)
-	return meta.FindStatusCondition(echo.Status.Conditions, echov1.ConditionOverridden) != nil &&
-		progressing != nil && progressing.Status == metav1.ConditionFalse &&
-		progressing.Reason == echov1.ReasonRolledOut && progressing.ObservedGeneration == echo.Generation
+	rolledOut := progressing != nil && progressing.Reason == echov1.ReasonRolledOut && progressing.ObservedGeneration == echo.Generation
+	if (live == number || live == intstr.FromString(portName)) && !rolledOut {
+		return number
+	}
+	return name
 }
 
 // URL returns the URL of the Service inside the cluster, without the cluster domain, which

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -34,6 +35,9 @@ type child struct {
 	// slow is true if a write took long and failed.
 	slow bool
 }
+
+// recreation is the correction that creates a child that was deleted.
+const recreation = "recreation"
 
 // desiredState returns a mutated copy of the live object, and whether the two differ. Usually they
 // do not: comparing the encodings shows that in an eighth of the time of reflection. Encodings
@@ -166,7 +170,11 @@ func (r *EchoReconciler) checkNotNewer(ctx context.Context, echo *echov1.Echo, l
 
 // create creates the child. If the child exists, it returns the existing object.
 func (r *EchoReconciler) create(ctx context.Context, echo *echov1.Echo, c children.Kind) (created child, existing client.Object, err error) {
-	if paused, failure := r.paused(echo, c); paused > 0 {
+	correction := ""
+	if previouslyReconciled(echo, c) {
+		correction = recreation
+	}
+	if paused, failure := r.paused(echo, c, correction); paused > 0 {
 		return child{failure: failure, recheck: paused}, nil, nil
 	}
 	object := client.Object(c.New())
@@ -186,8 +194,7 @@ func (r *EchoReconciler) create(ctx context.Context, echo *echov1.Echo, c childr
 		return rejected, nil, err
 	}
 	log.FromContext(ctx).Info("Created "+c.Name, "child", object.GetName())
-	correction := previouslyReconciled(echo, c)
-	if correction && !meta.IsStatusConditionTrue(echo.Status.Conditions, echov1.ConditionDegraded) {
+	if correction != "" && !meta.IsStatusConditionTrue(echo.Status.Conditions, echov1.ConditionDegraded) {
 		r.Metrics.CountCorrection(c.Name)
 	}
 	created, err = r.written(echo, c, object, correction)
@@ -209,8 +216,9 @@ func (r *EchoReconciler) update(ctx context.Context, echo *echov1.Echo, c childr
 func (r *EchoReconciler) patch(ctx context.Context, echo *echov1.Echo, c children.Kind, live, desired client.Object) (child, error) {
 	record := accepted(echo, c.Name)
 	unchanged := child{object: live, overridden: record}
-	paused, failure := r.paused(echo, c)
-	if record != nil || paused > 0 {
+	drifted := children.Generation(live) == echo.Generation
+	correction := ""
+	if record != nil || drifted {
 		difference, err := compare(c, live, desired)
 		if err != nil {
 			return unchanged, err
@@ -218,13 +226,13 @@ func (r *EchoReconciler) patch(ctx context.Context, echo *echov1.Echo, c childre
 		if record != nil && record.Hash == difference.hash {
 			return unchanged, nil
 		}
-		if paused > 0 {
-			if failure == nil && r.pace.interval(targetOf(echo, c.Name)) >= repeatedDriftPace {
-				failure = repeatedDrift(c, difference)
-			}
-			unchanged.failure, unchanged.recheck = failure, paused
-			return unchanged, nil
+		if drifted {
+			correction = strings.Join(difference.fields, ", ")
 		}
+	}
+	if paused, failure := r.paused(echo, c, correction); paused > 0 {
+		unchanged.failure, unchanged.recheck = failure, paused
+		return unchanged, nil
 	}
 	if err := r.checkNotNewer(ctx, echo, live); err != nil {
 		return unchanged, err
@@ -242,16 +250,15 @@ func (r *EchoReconciler) patch(ctx context.Context, echo *echov1.Echo, c childre
 		return rejected, err
 	}
 	log.FromContext(ctx).Info("Updated "+c.Name, "child", live.GetName())
-	correction := children.Generation(live) == echo.Generation
-	if correction {
+	if drifted {
 		r.Metrics.CountCorrection(c.Name)
 	}
 	return r.written(echo, c, object, correction)
 }
 
 // written compares the object that a write returned with its desired state. Admission would change
-// it again, so an immediate retry has no effect.
-func (r *EchoReconciler) written(echo *echov1.Echo, c children.Kind, object client.Object, correction bool) (child, error) {
+// it again, so an immediate retry has no effect. A correction names the drift that was reverted.
+func (r *EchoReconciler) written(echo *echov1.Echo, c children.Kind, object client.Object, correction string) (child, error) {
 	t := targetOf(echo, c.Name)
 	desired, changed := r.desiredState(echo, c, object)
 	var difference changes
@@ -267,8 +274,9 @@ func (r *EchoReconciler) written(echo *echov1.Echo, c children.Kind, object clie
 		paused, _ := r.pace.wait(t, echo.Generation)
 		return child{object: object, failure: failure, recheck: paused}, nil
 	}
-	if correction {
+	if correction != "" {
 		r.pace.wrote(t, echo.Generation, childBurst)
+		r.pace.wrote(correctionOf(echo, c, correction), echo.Generation, correctionBurst)
 	} else {
 		r.pace.forget(t)
 	}
@@ -280,7 +288,7 @@ func (r *EchoReconciler) written(echo *echov1.Echo, c children.Kind, object clie
 
 // remove deletes a child that is not wanted, in the version that was read.
 func (r *EchoReconciler) remove(ctx context.Context, echo *echov1.Echo, c children.Kind, live client.Object) (child, error) {
-	if paused, failure := r.paused(echo, c); paused > 0 {
+	if paused, failure := r.paused(echo, c, ""); paused > 0 {
 		return child{failure: failure, recheck: paused}, nil
 	}
 	if err := r.checkNotNewer(ctx, echo, live); err != nil {

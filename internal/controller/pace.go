@@ -17,10 +17,11 @@ const (
 	minPace = time.Second
 	maxPace = 30 * time.Second
 
-	// childBurst is how many corrections of a child need no pause, statusBurst how many writes of
-	// the status: a rollout causes several.
-	childBurst  = 2
-	statusBurst = 10
+	// So many writes need no pause: corrections of the same drift, all corrections of a child, and
+	// writes of the status, of which a rollout causes several.
+	correctionBurst = 2
+	childBurst      = 20
+	statusBurst     = 10
 
 	// repeatedDriftPace is the interval from which on the status reports repeated drift.
 	repeatedDriftPace = 4 * minPace
@@ -37,7 +38,7 @@ type pace struct {
 // target is what a write changes.
 type target struct {
 	echo types.UID
-	// kind of the child, or "status".
+	// kind of the child, possibly with the drift that the write reverts, or "status".
 	kind string
 }
 

@@ -28,9 +28,24 @@ const (
 	slowFailure = 5 * time.Second
 )
 
-// paused returns how long the next write of a child has to wait, and what to report meanwhile.
-func (r *EchoReconciler) paused(echo *echov1.Echo, c children.Kind) (time.Duration, *status.Failure) {
-	return r.pace.wait(targetOf(echo, c.Name), echo.Generation)
+// paused returns how long the next write of a child has to wait, and what to report meanwhile. A
+// correction names the drift that the write would revert.
+func (r *EchoReconciler) paused(echo *echov1.Echo, c children.Kind, correction string) (time.Duration, *status.Failure) {
+	paused, failure := r.pace.wait(targetOf(echo, c.Name), echo.Generation)
+	if correction == "" || failure != nil {
+		return paused, failure
+	}
+	drift := correctionOf(echo, c, correction)
+	again, _ := r.pace.wait(drift, echo.Generation)
+	if again > 0 && r.pace.interval(drift) >= repeatedDriftPace {
+		failure = repeatedDrift(c, correction)
+	}
+	return max(paused, again), failure
+}
+
+// correctionOf is the target of the writes that revert the same drift.
+func correctionOf(echo *echov1.Echo, c children.Kind, correction string) target {
+	return targetOf(echo, c.Name+" "+correction)
 }
 
 // rejected returns what to report about a failed write. It returns an error if the API server did
@@ -122,7 +137,10 @@ func mutatedByAdmission(c children.Kind, difference changes) *status.Failure {
 }
 
 // repeatedDrift reports that an external writer changes a child again after each correction.
-func repeatedDrift(c children.Kind, difference changes) *status.Failure {
-	return &status.Failure{Reason: echov1.ReasonRepeatedDrift, Message: fmt.Sprintf(
-		"%s: an external writer repeatedly changes %s; the operator reverts it every %d s", c.Name, strings.Join(difference.fields, ", "), int(maxPace.Seconds()))}
+func repeatedDrift(c children.Kind, correction string) *status.Failure {
+	message := c.Name + ": an external writer repeatedly changes " + correction
+	if correction == recreation {
+		message = c.Name + ": an external client repeatedly deletes it"
+	}
+	return &status.Failure{Reason: echov1.ReasonRepeatedDrift, Message: message}
 }

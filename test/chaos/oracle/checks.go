@@ -208,3 +208,16 @@ const PolicyWriteBound = 200
 func RejectedWriteBound(d time.Duration) int {
 	return 2 * 2 * (len(kinds.ChildLists()) + int(d.Seconds()))
 }
+
+// CheckWaiting checks that the Echo is not ready but not degraded, with a message that contains the
+// text.
+func CheckWaiting(echo *echov1.Echo, text string) error {
+	ready := meta.FindStatusCondition(echo.Status.Conditions, echov1.ConditionReady)
+	if err := CheckCondition(echo, echov1.ConditionDegraded, echov1.ReasonAsExpected); err != nil {
+		return err
+	}
+	if ready == nil || ready.Reason != echov1.ReasonRollingOut || !strings.Contains(ready.Message, text) {
+		return Findingf(echo, "want condition Ready with reason %s and a message that contains %q, got %s", echov1.ReasonRollingOut, text, describe(ready))
+	}
+	return nil
+}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -29,8 +30,8 @@ func externalWriters(harness.Options) (all []harness.Scenario, err error) {
 	ofEachKind := map[string]func(context.Context, *harness.Environment, children.Kind) error{
 		"drifts":                               revertDrift,
 		"is deleted":                           deleteChild,
-		"is orphaned and gets its owner back":  orphanAndReturn,
-		"is orphaned and deleted":              orphanAndDelete,
+		"is orphaned":                          orphan,
+		"gets another owner and is deleted":    takeOver,
 		"of another owner exists before":       uncontrolledBefore,
 		"of another owner is created later":    uncontrolledAfter,
 		"of an earlier Echo exists":            ofEarlierEcho,
@@ -70,9 +71,13 @@ func deleteChild(ctx context.Context, e *harness.Environment, kind children.Kind
 	return e.Verify(ctx)
 }
 
-// orphan removes the child's owner, and waits until the Echo reports it.
+// orphan removes the child's owner. The operator adopts the child.
 func orphan(ctx context.Context, e *harness.Environment, kind children.Kind) error {
 	if err := createReady(ctx, e); err != nil {
+		return err
+	}
+	before, err := e.SubjectState(ctx)
+	if err != nil {
 		return err
 	}
 	if err := e.OnObject(ctx, one, kind, func(ctx context.Context, child client.Object) error {
@@ -80,7 +85,10 @@ func orphan(ctx context.Context, e *harness.Environment, kind children.Kind) err
 	}); err != nil {
 		return err
 	}
-	return awaitConflict(ctx, e, kind, noController)
+	if err := e.AwaitSubjectState(ctx, before, kind.Name+" is adopted"); err != nil {
+		return err
+	}
+	return e.Verify(ctx)
 }
 
 // awaitConflict waits until the Echo reports, in both namespaces, which object it does not control.
@@ -94,29 +102,23 @@ func conflictMessage(kind, owner string) string {
 	return fmt.Sprintf("%s %s exists and is not controlled by this Echo (controller: %s", kind, kinds.ChildName(one), owner)
 }
 
-func orphanAndReturn(ctx context.Context, e *harness.Environment, kind children.Kind) error {
-	if err := orphan(ctx, e, kind); err != nil {
+// takeOver gives the child to another controller, and deletes it.
+func takeOver(ctx context.Context, e *harness.Environment, kind children.Kind) error {
+	if err := createReady(ctx, e); err != nil {
 		return err
 	}
 	if err := e.OnObject(ctx, one, kind, func(ctx context.Context, child client.Object) error {
-		echo, err := e.GetEcho(ctx, child.GetNamespace(), one)
-		if err != nil {
+		var namespace corev1.Namespace
+		if err := e.Client.Get(ctx, client.ObjectKey{Name: child.GetNamespace()}, &namespace); err != nil {
 			return err
 		}
 		return e.Update(ctx, child, func() {
-			child.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(echo, echov1.GroupVersion.WithKind("Echo"))})
+			child.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(&namespace, corev1.SchemeGroupVersion.WithKind("Namespace"))})
 		})
 	}); err != nil {
 		return err
 	}
-	if err := e.AwaitReady(ctx, one); err != nil {
-		return err
-	}
-	return e.Verify(ctx)
-}
-
-func orphanAndDelete(ctx context.Context, e *harness.Environment, kind children.Kind) error {
-	if err := orphan(ctx, e, kind); err != nil {
+	if err := awaitConflict(ctx, e, kind, "Namespace "); err != nil {
 		return err
 	}
 	e.AllowCreation(kind, one)
@@ -241,7 +243,12 @@ func ofEarlierEcho(ctx context.Context, e *harness.Environment, kind children.Ki
 	if err := e.CreateEcho(ctx, one, echov1.EchoSpec{Message: "m", Replicas: 2}); err != nil {
 		return errors.Join(err, release(ctx))
 	}
-	if err := errors.Join(awaitConflict(ctx, e, kind, "Echo one, UID "), release(ctx)); err != nil {
+	awaitReport := func(ctx context.Context, namespace string) error {
+		return e.AwaitEcho(ctx, harness.ConvergenceTimeout, namespace, one, "waits for the deletion", func(echo *echov1.Echo) error {
+			return oracle.CheckWaiting(echo, fmt.Sprintf("%s %s of an earlier Echo (UID ", kind.Name, kinds.ChildName(one)))
+		})
+	}
+	if err := errors.Join(e.InBoth(ctx, awaitReport), release(ctx)); err != nil {
 		return err
 	}
 	if err := e.AwaitReady(ctx, one); err != nil {
