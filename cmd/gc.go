@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
@@ -13,10 +14,19 @@ const (
 	garbagePercent = 50
 	// minGarbage is the amount of garbage in bytes that is always allowed.
 	minGarbage = 24 << 20
+	// memoryPercent is the part of GOMEMLIMIT up to which the Go runtime uses memory. The manifests
+	// set GOMEMLIMIT to the memory limit of the container, which also counts what the runtime does
+	// not: the program itself and what the kernel holds for it.
+	memoryPercent = 90
 )
 
-// tuneGC sets these limits, unless the environment variable GOGC is set.
+// tuneGC sets these limits. The environment variable GOGC takes precedence over the limits of
+// garbage.
 func tuneGC(getenv func(string) string) {
+	// Without GOMEMLIMIT, the limit is the largest number.
+	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
+		debug.SetMemoryLimit(limit / 100 * memoryPercent)
+	}
 	if getenv("GOGC") == "" {
 		adjustGCPercent()
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math"
 	"runtime"
 	"runtime/debug"
 	"testing"
@@ -35,4 +36,20 @@ func TestTuneGCLimitsGarbageUnlessGOGCIsSet(t *testing.T) {
 		}
 	}
 	runtime.KeepAlive(live)
+}
+
+func TestTuneGCLimitsMemoryTo90PercentOfGOMEMLIMIT(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(100))
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
+	for _, test := range []struct{ limit, want int64 }{
+		{256 << 20, 256 << 20 / 100 * 90}, {math.MaxInt64, math.MaxInt64}, // Without GOMEMLIMIT, Go has no limit.
+	} {
+		for _, getenv := range []func(string) string{env("GOGC=200"), env()} {
+			debug.SetMemoryLimit(test.limit)
+			tuneGC(getenv)
+			if got := debug.SetMemoryLimit(-1); got != test.want {
+				t.Errorf("GOMEMLIMIT %d, GOGC %q: memory limit = %d, want %d", test.limit, getenv("GOGC"), got, test.want)
+			}
+		}
+	}
 }
