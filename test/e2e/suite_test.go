@@ -62,6 +62,7 @@ var _ = Describe("The operator", Ordered, ContinueOnFailure, func() {
 	Describe("given the tutorial", tutorial)
 	Describe("from its bundle", scorecard)
 	Describe("under Pod Security", podSecurity)
+	Describe("given pods that are admitted as on OpenShift", Label("openshift"), openShift)
 	Describe("on its metrics endpoint", metrics)
 	Describe("while clients request an Echo", requests)
 	Describe("given an Echo that fails", failures)
