@@ -2,6 +2,8 @@ package oracle
 
 import (
 	"fmt"
+	"net/http"
+	"slices"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,6 +35,12 @@ func PaceBound(d time.Duration) int {
 // CheckPace checks that the writes of one object in a duration do not exceed PaceBound.
 func CheckPace(what string, writes int, d time.Duration) error {
 	return CheckCount(what, writes, 0, PaceBound(d), d.Round(time.Second))
+}
+
+// Effective returns the writes that were not based on a stale snapshot. The API server rejects a
+// stale write, so it changes nothing.
+func Effective(writes []proxy.Write) []proxy.Write {
+	return slices.DeleteFunc(slices.Clone(writes), func(w proxy.Write) bool { return w.Code == http.StatusConflict })
 }
 
 // WritesOf returns the writes of one object, or of its status.

@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"net/http"
 	"testing"
 	"time"
 
@@ -37,6 +38,12 @@ func TestWritesOfSelectsResourceNamespaceAndName(t *testing.T) {
 	}
 	if got := WritesOf(writes, "services", client.ObjectKey{Namespace: "a", Name: "one"}); len(got) != 2 {
 		t.Errorf("WritesOf(services a/one) = %v, want the creation and the update", got)
+	}
+}
+
+func TestEffectiveIgnoresStaleWrites(t *testing.T) {
+	if got := Effective([]proxy.Write{{Code: http.StatusOK}, {Code: http.StatusConflict}, {Code: http.StatusForbidden}}); len(got) != 2 {
+		t.Errorf("Effective(200, 409, 403) = %v, want two writes", got)
 	}
 }
 

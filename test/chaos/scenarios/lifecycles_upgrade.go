@@ -4,6 +4,7 @@ import (
 	"context"
 	"embed"
 	"errors"
+	"fmt"
 	"io/fs"
 	"path"
 	"strconv"
@@ -39,10 +40,13 @@ func upgradeChildren(ctx context.Context, e *harness.Environment) error {
 	return upgrade(ctx, e, func(context.Context) error { return nil })
 }
 
-// upgradeAndEditPort edits the port of the servers as soon as the operator was upgraded.
+// upgradeAndEditPort edits the port of the servers as soon as the upgrade has replaced the pods.
 func upgradeAndEditPort(ctx context.Context, e *harness.Environment) error {
 	return upgrade(ctx, e, func(ctx context.Context) error {
-		return e.EditEcho(ctx, one, func(s *echov1.EchoSpec) { s.TargetPort = 5679 })
+		if err := e.EditEcho(ctx, one, func(s *echov1.EchoSpec) { s.TargetPort = 5679 }); err != nil {
+			return err
+		}
+		return e.AwaitReady(ctx, one)
 	})
 }
 
@@ -68,14 +72,14 @@ func upgrade(ctx context.Context, e *harness.Environment, edit func(context.Cont
 	if err := e.StartOperator(); err != nil {
 		return err
 	}
-	if err := edit(ctx); err != nil {
-		return err
-	}
 	start := time.Now()
 	if err := e.AwaitReady(ctx, one); err != nil {
 		return err
 	}
 	e.Record("Echo is ready after an upgrade from 0.4.0", time.Since(start), harness.ConvergenceTimeout)
+	if err := edit(ctx); err != nil {
+		return err
+	}
 	if err := e.Settle(ctx); err != nil {
 		return err
 	}
@@ -86,14 +90,12 @@ func upgrade(ctx context.Context, e *harness.Environment, edit func(context.Cont
 	stop()
 	findings := endpoints.Check(serverContainer)
 	for child := range before {
-		if after[child] == 0 {
-			findings = append(findings, errReplaced)
+		if _, kept := after[child]; !kept {
+			findings = append(findings, fmt.Errorf("%s: replaced by the upgrade, want the same object", child))
 		}
 	}
 	return errors.Join(append(findings, e.Verify(ctx))...)
 }
-
-var errReplaced = errors.New("a child was replaced by the upgrade, want the same object")
 
 // createEarlierChildren creates the children and the status of version 0.4.0, and waits for the pods.
 func createEarlierChildren(ctx context.Context, e *harness.Environment) error {
