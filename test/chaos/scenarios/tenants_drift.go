@@ -14,6 +14,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
@@ -124,6 +125,7 @@ func (d childDrift) run(ctx context.Context, e *harness.Environment, period time
 	if err := createReady(ctx, e); err != nil {
 		return err
 	}
+	e.History.AllowLag() // The operator waits before it reverts the drift, and reports drift that is repeated.
 	writer, err := react(ctx, e, d.kind.NewList().(client.ObjectList), func(ctx context.Context, child client.Object) (bool, error) {
 		if d.change == nil {
 			e.AllowCreation(d.kind, one)
@@ -286,8 +288,21 @@ func changingAdmission(field string, rejected bool) func(context.Context, *harne
 		} else {
 			err = expectAccepted(ctx, e)
 		}
-		return recoverFrom(ctx, e, errors.Join(err, remove(ctx)))
+		if err := errors.Join(err, remove(ctx)); err != nil {
+			return err
+		}
+		return recoverFrom(ctx, e, revise(ctx, e, child))
 	}
+}
+
+// revise edits the Echo, because the operator keeps what it has accepted until the desired state
+// changes, and removes the annotation that the webhook has added.
+func revise(ctx context.Context, e *harness.Environment, child client.Object) error {
+	annotation := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"example.com/count":null}}}`))
+	if err := e.Client.Patch(ctx, child, annotation); err != nil {
+		return err
+	}
+	return e.EditEcho(ctx, one, func(s *echov1.EchoSpec) { s.Message = "o" })
 }
 
 // expectAccepted expects the operator to report what admission changed, to make no further writes,
