@@ -65,7 +65,7 @@ func run(ctx context.Context, args []string, getenv func(string) string) error {
 // newManager sets up the manager and its controllers. It makes no API calls, so the operator
 // starts while the API server is unavailable.
 func newManager(ctx context.Context, restConfig *rest.Config, s settings) (manager.Manager, error) {
-	restConfig.Wrap(func(next http.RoundTripper) http.RoundTripper { return watchRetrier{next} })
+	restConfig.Wrap(func(next http.RoundTripper) http.RoundTripper { return watchRetrier{promptWrites{next}} })
 	mgr, err := ctrl.NewManager(restConfig, managerOptions(s))
 	if err != nil {
 		return nil, fmt.Errorf("set up the manager: %w", err)
