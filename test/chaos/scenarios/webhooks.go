@@ -182,6 +182,7 @@ func (w webhookRun) run(ctx context.Context, e *harness.Environment) error {
 		return err
 	}
 	e.Record("Recovery after webhook that "+w.name, time.Since(start), harness.ConvergenceTimeout)
+	e.AllowWrites(hook.called()) // expect has bounded them.
 	return e.Verify(ctx)
 }
 
