@@ -30,7 +30,7 @@ const (
 	webhookSample        = 16
 	webhookSampleTimeout = 2
 	// reportLimit is how long after a webhook's timeout the status may take to report a failure.
-	reportLimit = 20 * time.Second
+	reportLimit = 30 * time.Second
 	// sharedNeighborLimit is how long a new Echo in another namespace may take. Several scenarios share
 	// the machine: the suite "isolation" measures the time.
 	sharedNeighborLimit = 20 * time.Second
@@ -151,7 +151,7 @@ func (w webhookRun) run(ctx context.Context, e *harness.Environment) error {
 		if err := createReady(ctx, e); err != nil {
 			return err
 		}
-	} else if err := e.CreateEcho(ctx, two, echov1.EchoSpec{Message: "m"}); err != nil {
+	} else if err := errors.Join(e.CreateEcho(ctx, two, echov1.EchoSpec{Message: "m"}), e.AwaitReady(ctx, two)); err != nil {
 		return err
 	}
 	hook := &webhook{
