@@ -7,7 +7,7 @@ import (
 
 // EchoSpec is the desired state of an Echo: the message and how it is served.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.image) || !(has(self.command) || has(self.args))",message="command and args are for a server of your own: set image, too"
+// +kubebuilder:validation:XValidation:rule="has(self.image) || (!has(self.command) || size(self.command) == 0) && (!has(self.args) || size(self.args) == 0)",message="command and args are for a server of your own: set image, too"
 type EchoSpec struct {
 	// The text that the endpoint returns for every request, byte for byte. The default
 	// server appends one newline. 1 to 16,384 characters, no NUL.
@@ -69,16 +69,23 @@ type EchoSpec struct {
 	// gets the environment variables ECHO_TEXT and ECHO_PORT, which you can use here as
 	// $(ECHO_TEXT) and $(ECHO_PORT). The program does not have to listen on `targetPort`, so
 	// its pods have no probes: a pod counts as available after it has run for five seconds.
+	// At most 64 items of at most 16,384 characters, and 32,768 characters in total.
 	//
 	// +optional
 	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=16384
+	// +kubebuilder:validation:XValidation:rule="self.map(item, size(item)).sum() <= 32768",message="command must have at most 32,768 characters in total"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Command",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	Command []string `json:"command,omitempty"`
 
-	// Replaces the default arguments. See `command`.
+	// Replaces the default arguments. See `command`, also for the limits.
 	//
 	// +optional
 	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=16384
+	// +kubebuilder:validation:XValidation:rule="self.map(item, size(item)).sum() <= 32768",message="args must have at most 32,768 characters in total"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Arguments",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	Args []string `json:"args,omitempty"`
 

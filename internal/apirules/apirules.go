@@ -5,6 +5,7 @@ package apirules
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,6 +27,8 @@ type Violation struct {
 
 // CEL is the keyword of validation rules in the CRD.
 const CEL = "x-kubernetes-validations"
+
+const needsImage = "command and args are for a server of your own: set image, too"
 
 // Violations violate every rule of the API, each as little as possible.
 var Violations = []Violation{
@@ -50,8 +53,14 @@ var Violations = []Violation{
 	{"spec.page.color", "pattern", "red", "spec.page.color", "#[0-9a-fA-F]{6}"},
 	{"spec.image", "minLength", "", "spec.image", "at least 1"},
 	{"spec.image", "maxLength", strings.Repeat("i", 1025), "spec.image", "1024"},
-	{"spec.command", CEL, []any{"/bin/sh"}, "command and args are for a server of your own: set image, too", ""},
-	{"spec.args", CEL, []any{"-v"}, "command and args are for a server of your own: set image, too", ""},
+	{"spec.command", CEL, []any{"/bin/sh"}, needsImage, ""},
+	{"spec.args", CEL, []any{"-v"}, needsImage, ""},
+	{"spec.command", "maxItems", list(65, "c"), "spec.command: Too many", "64"},
+	{"spec.command", "maxLength", list(1, strings.Repeat("c", 16385)), "spec.command[0]: Too long", "16384"},
+	{"spec.command", CEL, append(list(2, strings.Repeat("é", 16384)), "c"), "command must have at most 32,768 characters in total", "spec.command"},
+	{"spec.args", "maxItems", list(65, "a"), "spec.args: Too many", "64"},
+	{"spec.args", "maxLength", list(1, strings.Repeat("a", 16385)), "spec.args[0]: Too long", "16384"},
+	{"spec.args", CEL, append(list(2, strings.Repeat("é", 16384)), "a"), "args must have at most 32,768 characters in total", "spec.args"},
 	{"spec.resources.limits", "pattern", map[string]any{"cpu": "much"}, "spec.resources.limits.cpu", ""},
 	{"spec.resources.requests", "pattern", map[string]any{"cpu": "much"}, "spec.resources.requests.cpu", ""},
 	{"spec.resources.claims", CEL, []any{map[string]any{"name": "gpu"}}, "claims are not supported: set limits and requests", "spec.resources"},
@@ -64,7 +73,13 @@ var Limits = []map[string]any{
 		"image": strings.Repeat("i", 1024), "page": map[string]any{
 			"title": strings.Repeat("t", 253), "language": strings.Repeat("abcdefg-", 4) + "abc", "color": "#00aaFF",
 		}},
+	{"message": "m", "command": []any{}, "args": []any{}},
+	{"message": "m", "image": "i", "command": list(64, "c"), "args": list(64, strings.Repeat("é", 512))},
+	{"message": "m", "image": "i", "command": list(2, strings.Repeat("é", 16384)), "args": []any{strings.Repeat("é", 16384), ""}},
 }
+
+// list returns a list that contains the item so many times.
+func list(length int, item string) []any { return slices.Repeat([]any{item}, length) }
 
 // Echo returns an Echo with the spec. It is unstructured, because the Go type cannot represent
 // every invalid value.
@@ -79,6 +94,9 @@ func Echo(namespace string, spec map[string]any) *unstructured.Unstructured {
 // Echo returns an Echo that is valid except for the violation.
 func (v Violation) Echo(namespace string) *unstructured.Unstructured {
 	echo := Echo(namespace, map[string]any{"message": "m"})
+	if (v.Field == "spec.command" || v.Field == "spec.args") && v.Text != needsImage {
+		echo.Object["spec"].(map[string]any)["image"] = "i"
+	}
 	path := strings.Split(v.Field, ".")
 	if v.Value == nil {
 		unstructured.RemoveNestedField(echo.Object, path...)

@@ -35,6 +35,7 @@ const longestMessage = 16384
 // fields returns all fields of the spec.
 func fields() []field {
 	custom, page := map[string]any{"image": customImage}, map[string]any{"page": map[string]any{}}
+	half := strings.Repeat("a", 16384) // The longest item, and half of the longest list.
 	return []field{
 		{path: "message", required: true, minimum: "m", maximum: strings.Repeat("🦜", longestMessage), another: "$(HOME) <b> \"q\"\n\ttwo  lines\r\n",
 			invalid: []any{"", strings.Repeat("m", longestMessage+1), "a\x00b", 1}},
@@ -48,8 +49,10 @@ func fields() []field {
 			invalid: []any{"", "v", "pt_BR", "abcdefgh" + strings.Repeat("-abcdefgh", 4)}},
 		{path: "page.color", with: page, minimum: "#000000", maximum: "#ffffff", another: "#2196f3", invalid: []any{"", "blue", "#12345", "#1234567"}},
 		{path: "image", minimum: "a", maximum: strings.Repeat("a", 1024), another: customImage, invalid: []any{"", strings.Repeat("a", 1025), 1}},
-		{path: "command", with: custom, minimum: []any{}, maximum: slices.Repeat([]any{"$(ECHO_TEXT)"}, 100), another: []any{"serve"}, invalid: []any{"serve", []any{1}}},
-		{path: "args", with: custom, minimum: []any{}, maximum: slices.Repeat([]any{"$(ECHO_PORT)"}, 100), another: []any{""}, invalid: []any{"serve", []any{1}}},
+		{path: "command", with: custom, minimum: []any{}, maximum: slices.Repeat([]any{"$(ECHO_TEXT)"}, 64), another: []any{"serve"},
+			invalid: []any{"serve", []any{1}, slices.Repeat([]any{""}, 65), []any{strings.Repeat("a", 16385)}, []any{half, half, "a"}}},
+		{path: "args", with: custom, minimum: []any{}, maximum: slices.Repeat([]any{"$(ECHO_PORT)"}, 64), another: []any{""},
+			invalid: []any{"serve", []any{1}, slices.Repeat([]any{""}, 65), []any{strings.Repeat("a", 16385)}, []any{half, half, "a"}}},
 		{path: "resources", minimum: map[string]any{}, another: map[string]any{"requests": map[string]any{"cpu": 1}},
 			maximum: map[string]any{"requests": map[string]any{"cpu": "1"}, "limits": map[string]any{"cpu": "128", "memory": "4Ti"}}, invalid: []any{"small", []any{}}},
 		{path: "resources.requests", minimum: map[string]any{"cpu": "1n"}, maximum: map[string]any{"cpu": "128", "memory": "4Ti", "ephemeral-storage": "1.5e12"},

@@ -1,6 +1,7 @@
 package crdcompat
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -37,10 +38,89 @@ func TestEchoesOfEveryReleaseStayValidAndUnchanged(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, problem := range check(t, corpus, current(t)) {
+			replacement := current(t)
+			if slices.Contains(unbounded, release.Version) {
+				replacement = withoutBounds(t, replacement)
+			}
+			for _, problem := range check(t, corpus, replacement) {
 				t.Error(problem)
 			}
 		})
+	}
+}
+
+// unbounded lists the releases that did not limit spec.command and spec.args. The limits bound the
+// memory of the operator, which keeps every Echo in its cache. They make the API server reject an
+// Echo with longer lists that these releases accepted, and OLM v1 reject the upgrade of the CRD unless
+// its check is disabled. An Echo with longer lists that is stored stays valid: see
+// TestStoredEchoBeyondTheBoundsStaysValidUntilItsListsChange.
+var unbounded = []string{"0.1.0", "0.2.0", "0.3.0", "0.4.0"}
+
+// withoutBounds returns the CRD without exactly these limits, and with the earlier rule that rejected
+// empty lists without an image. Every other change is checked.
+func withoutBounds(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	spec := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
+	for _, name := range []string{"command", "args"} {
+		list := spec.Properties[name]
+		bounds := props{
+			MaxItems: new(int64(64)),
+			Items:    &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &props{Type: "string", MaxLength: new(int64(16384))}},
+			XValidations: apiextensionsv1.ValidationRules{{
+				Rule: "self.map(item, size(item)).sum() <= 32768", Message: name + " must have at most 32,768 characters in total",
+			}},
+		}
+		got := props{MaxItems: list.MaxItems, Items: list.Items, XValidations: list.XValidations}
+		if !reflect.DeepEqual(got, bounds) {
+			gotYAML, _ := yaml.Marshal(got)
+			wantYAML, _ := yaml.Marshal(bounds)
+			t.Errorf("limits of spec.%s:\n%s\nwant:\n%s", name, gotYAML, wantYAML)
+		}
+		list.MaxItems, list.Items.Schema.MaxLength, list.XValidations = nil, nil, nil
+		spec.Properties[name] = list
+	}
+	const rule = "has(self.image) || (!has(self.command) || size(self.command) == 0) && (!has(self.args) || size(self.args) == 0)"
+	if got := spec.XValidations[0].Rule; got != rule {
+		t.Errorf("rule for the image = %q, want %q", got, rule)
+	}
+	spec.XValidations[0].Rule = "has(self.image) || !(has(self.command) || has(self.args))"
+	return crd
+}
+
+// The API server does not check a value again that an update leaves unchanged.
+func TestStoredEchoBeyondTheBoundsStaysValidUntilItsListsChange(t *testing.T) {
+	after, err := newServer(current(t), "v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest := func(name string, value ...any) map[string]any {
+		return after.decode(map[string]any{
+			"apiVersion": "kkloud.io/v1", "kind": "Echo",
+			"metadata": map[string]any{"name": "sample", "resourceVersion": "1"},
+			"spec":     map[string]any{"message": "m", "image": "i", name: value},
+		})
+	}
+	item := strings.Repeat("x", 16384)
+	for _, name := range []string{"command", "args"} {
+		for what, list := range map[string][]any{
+			"items":            slices.Repeat([]any{"x"}, 65),
+			"characters":       {item + "x"},
+			"total characters": {item, item, "x"},
+		} {
+			t.Run(name+" with too many "+what, func(t *testing.T) {
+				stored, edited := manifest(name, list...), manifest(name, list...)
+				edited["spec"].(map[string]any)["message"] = "edited"
+				if errs := after.validateUpdate(edited, stored); len(errs) > 0 {
+					t.Errorf("another message: %v, want no error", errs.ToAggregate())
+				}
+				if errs := after.validateUpdate(manifest(name, append(list, "x")...), stored); len(errs) == 0 {
+					t.Error("one more item: no error, want one")
+				}
+				if errs := after.validate(stored); len(errs) == 0 {
+					t.Error("new Echo: no error, want one")
+				}
+			})
+		}
 	}
 }
 

@@ -23,6 +23,7 @@ type server struct {
 	schema   *schema.Structural
 	strategy interface {
 		Validate(context.Context, runtime.Object) field.ErrorList
+		ValidateUpdate(ctx context.Context, object, old runtime.Object) field.ErrorList
 	}
 }
 
@@ -78,4 +79,9 @@ func (s *server) validate(object map[string]any) field.ErrorList {
 		err.Field = strings.TrimPrefix(err.Field, "<nil>.")
 	}
 	return errs
+}
+
+// validateUpdate returns the reasons for which the server rejects the update of a stored object.
+func (s *server) validateUpdate(object, stored map[string]any) field.ErrorList {
+	return s.strategy.ValidateUpdate(context.Background(), &unstructured.Unstructured{Object: object}, &unstructured.Unstructured{Object: stored})
 }
