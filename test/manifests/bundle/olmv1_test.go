@@ -112,8 +112,13 @@ func TestOLMv1RuleReportsOnlyItsOwnViolation(t *testing.T) {
 	}
 }
 
-// earlierPermissions are those that only earlier releases need. The same account installs them.
-var earlierPermissions = []string{"patch events.events.k8s.io []"} // Up to 0.3.0.
+// earlierPermissions are those that only releases up to 0.3.0 need. The same account installs them.
+var earlierPermissions = []string{
+	"patch events.events.k8s.io []",
+	"update services. []",
+	"update deployments.apps []",
+	"update poddisruptionbudgets.policy []",
+}
 
 // OLM v1 installs with the permissions of a service account. RBAC prevents the account from granting
 // permissions that it does not have.
