@@ -51,10 +51,7 @@ func matchWrites(resource schema.GroupVersionResource, namespaces ...string) *ad
 	}
 }
 
-var (
-	errExists      = errors.New("the object exists")
-	errNotInEffect = errors.New("the policy is not in effect")
-)
+var errExists = errors.New("the object exists")
 
 // installValidatingPolicy has a policy reject what the expression does not allow, with the message,
 // and waits until the policy rejects the probe.
@@ -103,23 +100,29 @@ func installMutatingPolicy(ctx context.Context, e *harness.Environment, configur
 	if err != nil {
 		return nil, err
 	}
-	err = e.Await(ctx, harness.ConvergenceTimeout, "policy is in effect", func(ctx context.Context) error {
-		for _, namespace := range namespaces {
-			probe := uncontrolled(deployment, namespace).(*appsv1.Deployment)
-			probe.Name = "probe"
-			before := probe.DeepCopy()
-			if err := e.Client.Create(ctx, probe, client.DryRunAll); err != nil {
-				return err
+	inEffect := func(want bool) func(context.Context) error {
+		return func(ctx context.Context) error {
+			for _, namespace := range namespaces {
+				probe := uncontrolled(deployment, namespace).(*appsv1.Deployment)
+				probe.Name = "probe"
+				before := probe.DeepCopy()
+				if err := e.Client.Create(ctx, probe, client.DryRunAll); err != nil {
+					return err
+				}
+				mutated := len(probe.Spec.Template.Labels) != len(before.Spec.Template.Labels) ||
+					probe.Spec.Template.Spec.Containers[0].Image != before.Spec.Template.Spec.Containers[0].Image
+				if mutated != want {
+					return fmt.Errorf("policy in namespace %s: in effect = %t, want %t", namespace, mutated, want)
+				}
 			}
-			if len(probe.Spec.Template.Labels) == len(before.Spec.Template.Labels) &&
-				probe.Spec.Template.Spec.Containers[0].Image == before.Spec.Template.Spec.Containers[0].Image {
-				return errNotInEffect
-			}
+			return nil
 		}
-		return nil
-	})
-	if err != nil {
+	}
+	removeAndAwait := func(ctx context.Context) error {
+		return errors.Join(remove(ctx), e.Await(ctx, harness.ConvergenceTimeout, "policy is no longer in effect", inEffect(false)))
+	}
+	if err := e.Await(ctx, harness.ConvergenceTimeout, "policy is in effect", inEffect(true)); err != nil {
 		return nil, errors.Join(err, remove(ctx))
 	}
-	return remove, nil
+	return removeAndAwait, nil
 }
