@@ -51,7 +51,10 @@ func matchWrites(resource schema.GroupVersionResource, namespaces ...string) *ad
 	}
 }
 
-var errExists = errors.New("the object exists")
+var (
+	errExists      = errors.New("the object exists")
+	errNotInEffect = errors.New("the policy is not in effect")
+)
 
 // installValidatingPolicy has a policy reject what the expression does not allow, with the message,
 // and waits until the policy rejects the probe.
