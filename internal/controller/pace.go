@@ -17,6 +17,9 @@ const (
 	minPace = time.Second
 	maxPace = 30 * time.Second
 
+	// slowestWrite is how long a webhook may take to fail.
+	slowestWrite = 30 * time.Second
+
 	// So many writes need no pause: corrections of the same drift, all corrections of a child, and
 	// writes of the status, of which a rollout causes several.
 	correctionBurst = 2
@@ -51,6 +54,8 @@ type interval struct {
 	next       time.Time
 	delay      time.Duration
 	writes     int
+	// unreported is true after a failure that the status does not report.
+	unreported bool
 	// failure is what the status reports until the next write.
 	failure *status.Failure
 }
@@ -82,7 +87,7 @@ func (p *pace) failed(t target, generation int64, failure *status.Failure) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	entry := p.entry(t, generation)
-	entry.failure = failure
+	entry.failure, entry.unreported = failure, failure == nil
 	if failure == nil {
 		entry.next = time.Now()
 	} else {
@@ -96,7 +101,7 @@ func (p *pace) wrote(t target, generation int64, burst int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	entry := p.entry(t, generation)
-	entry.failure = nil
+	entry.failure, entry.unreported = nil, false
 	if entry.writes < burst {
 		entry.delay, entry.next = 0, time.Now()
 		return
@@ -136,7 +141,14 @@ func (p *pace) entry(t target, generation int64) *interval {
 }
 
 func (i *interval) quiet(now time.Time) bool {
-	return now.After(i.next.Add(2 * max(i.delay, minPace)))
+	quiet := 2 * max(i.delay, minPace)
+	switch {
+	case i.unreported: // The back-off of controller-runtime decides when the write is repeated.
+		quiet = 2 * maxBackoff
+	case i.failure != nil: // The next write may have failed late.
+		quiet += slowestWrite
+	}
+	return now.After(i.next.Add(quiet))
 }
 
 func (i *interval) pause() {

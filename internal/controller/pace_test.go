@@ -59,3 +59,24 @@ func TestPaceStartsAgainForANewGenerationAndAfterAQuietTime(t *testing.T) {
 		}
 	})
 }
+
+// A webhook that denies each write after some seconds would otherwise never be reported.
+func TestPaceCountsFailuresThatAreRepeatedSlowly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p pace
+		for _, want := range []time.Duration{1, 2, 4} {
+			p.failed(target{echo: "slow"}, 1, &status.Failure{})
+			got, _ := p.wait(target{echo: "slow"}, 1)
+			if got != want*time.Second {
+				t.Errorf("pause after a slow failure = %s, want %s", got, want*time.Second)
+			}
+			time.Sleep(got + slowestWrite)
+		}
+		for want := 1; want <= maxTransient+1; want++ {
+			if got := p.failed(anyTarget, 1, nil); got != want {
+				t.Fatalf("failures = %d, want %d", got, want)
+			}
+			time.Sleep(maxBackoff)
+		}
+	})
+}
