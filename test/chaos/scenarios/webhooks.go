@@ -64,6 +64,10 @@ var behaviors = []behavior{
 	{name: "denies every other request", answer: flap, converges: true},
 	{name: "denies with 429 and a Retry-After of 20 s", answer: deny(http.StatusTooManyRequests, 20)},
 	{name: "denies with 503 and a Retry-After of 20 s", answer: deny(http.StatusServiceUnavailable, 20)},
+	{name: "denies with 429 after three seconds", timeout: 5, answer: func(w http.ResponseWriter, r *http.Request, c webhookCall) {
+		c.wait(r.Context(), 3*time.Second)
+		deny(http.StatusTooManyRequests, 0)(w, r, c)
+	}},
 	{name: "answers with text", answer: respond(http.StatusOK, "allowed")},
 	{name: "answers with an empty object", answer: respond(http.StatusOK, "{}")},
 	{name: "answers with HTTP status 404", answer: respond(http.StatusNotFound, "")},
