@@ -73,7 +73,7 @@ var _ = Describe("The status in the course of time", func() {
 		expectCondition(echo, echov1.ConditionProgressing, metav1.ConditionTrue, echov1.ReasonRollingOut)
 
 		By("moving the last rollout and the start of the scale-up into the past")
-		past := metav1.NewTime(time.Now().Add(-115 * time.Second))
+		past := metav1.NewTime(time.Now().Add(-100 * time.Second))
 		deployment := deploymentOf(echo)
 		Eventually(komega.UpdateStatus(deployment, func() {
 			for i := range deployment.Status.Conditions {

@@ -53,6 +53,15 @@ func echo(reason string, since time.Duration) echov1.Echo {
 	}
 }
 
+// overridden returns the Echo with a child that admission changed.
+func overridden(echo echov1.Echo) echov1.Echo {
+	echo.Status.Conditions = append(echo.Status.Conditions, metav1.Condition{
+		Type: echov1.ConditionOverridden, Status: metav1.ConditionTrue, Reason: echov1.ReasonChangedByAdmission,
+		LastTransitionTime: metav1.NewTime(time.Now().Add(-24 * time.Hour)),
+	})
+	return echo
+}
+
 // newRegistry returns a registry in which every metric has a value.
 func newRegistry(echoes ...echov1.Echo) *prometheus.Registry {
 	registry := prometheus.NewRegistry()
@@ -77,12 +86,13 @@ func TestNamesFollowThePrometheusConventions(t *testing.T) {
 func TestEchoesAreCountedByCondition(t *testing.T) {
 	withoutStatus := echov1.Echo{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Now()}}
 	want := `
-		# HELP echo_operator_echoes Number of Echoes by condition, status and reason.
+		# HELP echo_operator_echoes Number of Echoes by condition, status and reason. The condition Overridden is True for an Echo with a child that admission changed and the operator accepted.
 		# TYPE echo_operator_echoes gauge
+		echo_operator_echoes{condition="Overridden",reason="ChangedByAdmission",status="True"} 1
 		echo_operator_echoes{condition="Ready",reason="Conflict",status="False"} 1
 		echo_operator_echoes{condition="Ready",reason="Ready",status="True"} 2
 	`
-	registry := newRegistry(echo(echov1.ReasonReady, time.Hour), withoutStatus, echo(echov1.ReasonConflict, time.Minute), echo(echov1.ReasonReady, time.Second))
+	registry := newRegistry(overridden(echo(echov1.ReasonReady, time.Hour)), withoutStatus, echo(echov1.ReasonConflict, time.Minute), echo(echov1.ReasonReady, time.Second))
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "echo_operator_echoes"); err != nil {
 		t.Error(err)
 	}
@@ -98,6 +108,10 @@ func TestLongestNotReadyIsTheMaximumOverAllEchoes(t *testing.T) {
 		"all are ready":                {[]echov1.Echo{echo(echov1.ReasonReady, time.Hour)}, 0},
 		"the first is unready longest": {[]echov1.Echo{echo(echov1.ReasonConflict, time.Hour), echo(echov1.ReasonRollingOut, time.Minute)}, time.Hour},
 		"the last is unready longest":  {[]echov1.Echo{echo(echov1.ReasonReady, 0), echo(echov1.ReasonConflict, time.Minute), echo(echov1.ReasonRollingOut, time.Hour)}, time.Hour},
+		"one is ready and overridden":  {[]echov1.Echo{overridden(echo(echov1.ReasonReady, time.Hour))}, 0},
+		"a child was rejected":         {[]echov1.Echo{echo(echov1.ReasonRejected, time.Hour)}, time.Hour},
+		"a child drifts repeatedly":    {[]echov1.Echo{echo(echov1.ReasonRepeatedDrift, time.Hour)}, time.Hour},
+		"one is being deleted":         {[]echov1.Echo{echo(echov1.ReasonTerminating, time.Hour)}, time.Hour},
 		"one was never reconciled":     {[]echov1.Echo{echo(echov1.ReasonConflict, time.Minute), withoutStatus}, time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -120,17 +134,20 @@ func TestTenThousandEchoesWithEveryReasonHaveFewSeries(t *testing.T) {
 	reasons := []string{
 		echov1.ReasonReady, echov1.ReasonRollingOut, echov1.ReasonPodsNotReady, echov1.ReasonConflict, echov1.ReasonRejected,
 		echov1.ReasonPodsRejected, echov1.ReasonImagePullFailed, echov1.ReasonContainerCreateFailed, echov1.ReasonCrashLooping,
-		echov1.ReasonUnschedulable, echov1.ReasonProgressDeadlineExceeded,
+		echov1.ReasonUnschedulable, echov1.ReasonProgressDeadlineExceeded, echov1.ReasonRepeatedDrift, echov1.ReasonTerminating,
 	}
 	echoes := make([]echov1.Echo, 10_000)
 	for i := range echoes {
 		echoes[i] = echo(reasons[i%len(reasons)], time.Minute)
+		if i%2 == 0 {
+			echoes[i] = overridden(echoes[i])
+		}
 	}
 	series := 0
 	for _, family := range gather(t, newRegistry(echoes...)) {
 		series += len(family.GetMetric())
 	}
-	if limit := 14 + 2*len(children.Kinds); series > limit { // Two counters have a series for each kind.
+	if limit := 17 + 2*len(children.Kinds); series > limit { // Two counters have a series for each kind.
 		t.Errorf("number of series = %d, want at most %d", series, limit)
 	}
 }
