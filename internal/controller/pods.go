@@ -112,8 +112,8 @@ func podFailure(pod client.Object) *status.Failure {
 }
 
 const (
-	// maxContainers and maxPodMessage bound the memory of a cached pod. Any user who may create a
-	// pod can give it the operator's labels.
+	// maxContainers and maxPodMessage bound the memory of a cached pod. Permission to create pods
+	// includes permission to give them the operator's labels.
 	maxContainers = 16
 	maxPodMessage = 2048
 )

@@ -84,7 +84,7 @@ func deadlineExceeded(echo *echov1.Echo, observed Observation) *Failure {
 	if c != nil && c.Status == corev1.ConditionFalse {
 		return &Failure{Reason: echov1.ReasonProgressDeadlineExceeded, Message: c.Message}
 	}
-	if isRolledOut(echo, observed) || !isTimedByOperator(observed.Deployment) {
+	if !isTimedByOperator(observed.Deployment) {
 		return nil
 	}
 	inFlight := previousProgressing(echo, metav1.ConditionTrue, echov1.ReasonRollingOut)

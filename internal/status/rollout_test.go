@@ -26,6 +26,16 @@ var rollingOut = appsv1.DeploymentCondition{
 	Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "ReplicaSetUpdated",
 }
 
+// paused is the Deployment controller's condition while an external writer has paused the rollout.
+var paused = appsv1.DeploymentCondition{
+	Type: appsv1.DeploymentProgressing, Status: corev1.ConditionUnknown, Reason: "DeploymentPaused",
+}
+
+func withoutConditions(d *appsv1.Deployment) *appsv1.Deployment {
+	d.Status.Conditions = nil
+	return d
+}
+
 // updated returns the Deployment with a condition Progressing that changed so many seconds ago.
 func updated(d *appsv1.Deployment, seconds int64) *appsv1.Deployment {
 	d.Status.Conditions[0].LastUpdateTime = metav1.Unix(now.Unix()-seconds, 0)
@@ -67,6 +77,8 @@ func TestScaleUpIsInFlightUntilEveryPodWasAvailableOrItsTimeIsOver(t *testing.T)
 		"after a long rollout":                          {rolling(900), updated(deployment(2, 2, 1, 1), 20), inFlight, 100},
 		"after its time was over":                       {failed, deployment(2, 2, 1, 1), exceeded, 0},
 		"while the Deployment controller times it":      {rolling(900), deployment(2, 2, 1, 1, rollingOut), inFlight, 0},
+		"while the Deployment is paused":                {rolling(120), deployment(2, 2, 1, 1, paused), exceeded, 0},
+		"without the Deployment's condition":            {rolling(120), withoutConditions(deployment(2, 2, 1, 1)), exceeded, 0},
 		"while the Deployment controller lags":          {rolling(900), notObserved(deployment(2, 2, 1, 1)), inFlight, 0},
 		"after all pods became available":               {rolling(10), deployment(2, 2, 2, 2), ready, 0},
 		"after all pods became available, but too late": {failed, deployment(2, 2, 2, 2), ready, 0},
@@ -191,7 +203,7 @@ func TestRejectionsAreJoinedUnderTheMostSevereReason(t *testing.T) {
 		{"Rejected Conflict", "Conflict"}, {"RepeatedDrift Conflict Rejected", "Conflict"},
 	} {
 		var observed Observation
-		for _, reason := range strings.Fields(test.reasons) {
+		for reason := range strings.FieldsSeq(test.reasons) {
 			observed.Rejected = append(observed.Rejected, Failure{reason, "of " + reason})
 		}
 		degraded := meta.FindStatusCondition(Of(newEcho(), observed).Conditions, echov1.ConditionDegraded)
