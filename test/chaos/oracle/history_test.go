@@ -307,7 +307,7 @@ func TestRolledOutAcceptsFieldsThatTheStatusReportsAsOverridden(t *testing.T) {
 	if RolledOut(d, echo) {
 		t.Error("RolledOut = true with an image that is not reported, want false")
 	}
-	echo.Status.Overridden = []echov1.OverriddenChild{{Kind: "Deployment", Fields: []string{imageField, "spec.template.spec.containers[0].args"}}}
+	echo.Status.Overridden = []echov1.OverriddenChild{{Kind: "Deployment", Fields: []string{imageField, "spec.template.spec.containers[echo].args"}}}
 	if !RolledOut(d, echo) {
 		t.Error("RolledOut = false with an image that is reported, want true")
 	}

@@ -31,6 +31,10 @@ type Workload struct {
 	Rejected map[string]error
 }
 
+// ErrNotRejected is part of a finding about an Echo that is not ready although clients receive the
+// message. There is no finding if Rejected explains it.
+var ErrNotRejected = errors.New("clients receive the message, and the API server accepts the desired state")
+
 var (
 	errNoService    = errors.New("there is no Service")
 	errNoDeployment = errors.New("there is no Deployment")
@@ -52,7 +56,7 @@ func (w Workload) CheckStatus() error {
 		case degraded == nil || degraded.Status != metav1.ConditionTrue || degraded.Message == "":
 			return Findingf(w.Echo, "not ready, want condition Degraded=True with a message, got %s; %s", describe(degraded), describe(ready))
 		case w.CheckAnswer() == nil && len(w.Rejected) == 0 && !w.answerFieldsDiffer() && w.controlled():
-			return Findingf(w.Echo, "clients receive the message, and the API server accepts the desired state: want condition Ready=True, got %s", describe(ready))
+			return Findingf(w.Echo, "%w: want condition Ready=True, got %s", ErrNotRejected, describe(ready))
 		}
 		return nil
 	}
@@ -148,16 +152,29 @@ func (w Workload) Differs() map[string][]string {
 	return all
 }
 
-// CheckAsDeclared checks that the Echo is ready, that all fields of its children are as declared, and
-// that none is reported as overridden.
+// CheckRecovered checks that nothing prevents the operator from writing the children. Pods may still
+// fail because of fields that the operator does not own, so that it cannot remove them.
+func (w Workload) CheckRecovered() error {
+	if err := w.CheckStatus(); err != nil || CheckReadyNow(w.Echo) == nil {
+		return err
+	}
+	degraded := meta.FindStatusCondition(w.Echo.Status.Conditions, echov1.ConditionDegraded)
+	if slices.Contains([]string{echov1.ReasonRejected, echov1.ReasonConflict, echov1.ReasonRepeatedDrift}, degraded.Reason) {
+		return Findingf(w.Echo, "nothing rejects or changes the children any more: want condition Ready=True, got %s", describe(degraded))
+	}
+	return nil
+}
+
+// CheckAsDeclared checks that the Echo has recovered, that all fields of its children are as declared,
+// and that none is reported as overridden.
 func (w Workload) CheckAsDeclared() error {
-	if err := errors.Join(CheckReadyNow(w.Echo), w.CheckStatus()); err != nil {
+	if err := w.CheckRecovered(); err != nil {
 		return err
 	}
 	if differ := w.Differs(); len(differ) > 0 {
 		return Findingf(w.Echo, "want all children in their desired state, they differ in %v", differ)
 	}
-	return nil
+	return CheckCondition(w.Echo, echov1.ConditionOverridden, echov1.ReasonAsExpected)
 }
 
 // CheckAnswer checks that clients of the Service receive the declared message: every ready pod that
@@ -237,6 +254,16 @@ func Differences(child client.Object, echo *echov1.Echo) (fields []string) {
 	return differences(kinds.JSON(want), kinds.JSON(child), nil)
 }
 
+// item returns the step to an item of a list: by its name, if it has one, or by its index.
+func item(want, got any, index int) kinds.Step {
+	a, _ := want.(map[string]any)
+	b, _ := got.(map[string]any)
+	if name, is := b["name"].(string); is && a["name"] == name {
+		return kinds.Step{Name: name, IsKey: true}
+	}
+	return kinds.Step{Index: index}
+}
+
 // differences returns the paths at which two JSON values differ.
 func differences(want, got any, path kinds.Field) (fields []string) {
 	wantMap, isMap := want.(map[string]any)
@@ -253,7 +280,7 @@ func differences(want, got any, path kinds.Field) (fields []string) {
 	gotList, isBoth := got.([]any)
 	if isList && isBoth && len(wantList) == len(gotList) {
 		for i := range wantList {
-			fields = append(fields, differences(wantList[i], gotList[i], path.Append(kinds.Step{Index: i}))...)
+			fields = append(fields, differences(wantList[i], gotList[i], path.Append(item(wantList[i], gotList[i], i)))...)
 		}
 		return fields
 	}

@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -55,7 +56,7 @@ func (w *Workload) override(fields ...string) {
 	w.Echo.Status.Overridden = []echov1.OverriddenChild{{Kind: "Deployment", Fields: fields}}
 }
 
-const imageField = "spec.template.spec.containers[0].image"
+const imageField = "spec.template.spec.containers[echo].image"
 
 func TestCheckStatus(t *testing.T) {
 	otherImage := func(w *Workload) { w.deployment().Spec.Template.Spec.Containers[0].Image = "mirror:1" }
@@ -77,7 +78,7 @@ func TestCheckStatus(t *testing.T) {
 		"Degraded, and a child has no controller":         {func(w *Workload) { w.service().OwnerReferences = nil; w.degraded("conflict") }, ""},
 		"Ready, but a field differs that is not reported": {otherImage, "want condition Overridden=True"},
 		"Ready, and the field that differs is reported":   {func(w *Workload) { otherImage(w); w.override(imageField) }, ""},
-		"Ready, and the struct that differs is reported":  {func(w *Workload) { otherImage(w); w.override("spec.template.spec.containers[0]") }, ""},
+		"Ready, and the struct that differs is reported":  {func(w *Workload) { otherImage(w); w.override("spec.template.spec.containers[echo]") }, ""},
 		"Ready, but another field is reported":            {func(w *Workload) { otherImage(w); w.override("spec.paused") }, "want the field in status.overridden"},
 		"Ready, but another child is named": {func(w *Workload) {
 			otherImage(w)
@@ -179,18 +180,41 @@ func TestCheckAnswerFindsThePortOfAnInitContainerThatKeepsRunning(t *testing.T) 
 }
 
 func TestCheckAsDeclared(t *testing.T) {
-	w := newWorkload()
-	if err := w.CheckAsDeclared(); err != nil {
-		t.Errorf("finding %v, want none", err)
+	asExpected := metav1.Condition{Type: echov1.ConditionOverridden, Status: metav1.ConditionFalse, Reason: echov1.ReasonAsExpected, ObservedGeneration: 1}
+	// degradedFor makes a pod fail, with the reason.
+	degradedFor := func(reason string) func(*Workload) {
+		return func(w *Workload) {
+			w.Pods = w.Pods[:1]
+			w.degraded("failed")
+			meta.FindStatusCondition(w.Echo.Status.Conditions, echov1.ConditionDegraded).Reason = reason
+		}
 	}
-	w.deployment().Spec.Template.Spec.Containers[0].Image = "mirror:1"
-	w.override(imageField)
-	if err := w.CheckAsDeclared(); err == nil || !strings.Contains(err.Error(), imageField) {
-		t.Errorf("finding %v, want one that names the image", err)
-	}
-	w.degraded("rejected")
-	if w.CheckAsDeclared() == nil {
-		t.Error("no finding for an Echo that is not ready, want one")
+	for name, test := range map[string]struct {
+		change func(*Workload)
+		want   string // Part of the finding, or empty.
+	}{
+		"ready":                {func(*Workload) {}, ""},
+		"condition is missing": {func(w *Workload) { w.Echo.Status.Conditions = w.Echo.Status.Conditions[:1] }, "want condition Overridden"},
+		"field differs": {func(w *Workload) {
+			w.deployment().Spec.Template.Spec.Containers[0].Image = "mirror:1"
+			w.override(imageField)
+		}, imageField},
+		"pods are rejected":          {degradedFor(echov1.ReasonPodsRejected), ""},
+		"child is rejected":          {degradedFor(echov1.ReasonRejected), "nothing rejects or changes the children"},
+		"child is in conflict":       {degradedFor(echov1.ReasonConflict), "nothing rejects or changes the children"},
+		"child is changed again":     {degradedFor(echov1.ReasonRepeatedDrift), "nothing rejects or changes the children"},
+		"neither Ready nor Degraded": {func(w *Workload) { w.Echo.Status.Conditions = nil }, "want condition Degraded=True"},
+	} {
+		w := newWorkload()
+		w.Echo.Status.Conditions = append(w.Echo.Status.Conditions, asExpected)
+		test.change(&w)
+		err := w.CheckAsDeclared()
+		if test.want == "" && err != nil {
+			t.Errorf("%s: finding %v, want none", name, err)
+		}
+		if test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			t.Errorf("%s: finding %v, want one that contains %q", name, err, test.want)
+		}
 	}
 }
 
@@ -201,7 +225,7 @@ func TestDifferencesNameTheLeafFields(t *testing.T) {
 	container.Args = container.Args[:1]
 	delete(w.deployment().Labels, children.ManagedByLabel)
 	got := Differences(w.Children["Deployment"], w.Echo)
-	want := []string{"metadata.labels[app.kubernetes.io/managed-by]", "spec.template.spec.containers[0].args", imageField}
+	want := []string{"metadata.labels[app.kubernetes.io/managed-by]", "spec.template.spec.containers[echo].args", imageField}
 	if !slices.Equal(got, want) {
 		t.Errorf("differences = %q, want %q", got, want)
 	}

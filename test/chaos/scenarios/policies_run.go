@@ -153,17 +153,18 @@ func (s *policyRun) editEcho(ctx context.Context, p *appliedPolicy, message stri
 	})
 }
 
-// editNeighbor edits an Echo without a policy.
+// editNeighbor edits an Echo without a policy. The operator has to act on it in time; the pods depend on
+// kube-controller-manager.
 func (s *policyRun) editNeighbor(ctx context.Context) error {
 	start := time.Now()
 	if err := s.EditEcho(ctx, two, func(spec *echov1.EchoSpec) { spec.Message = "n" }); err != nil {
 		return err
 	}
-	if err := s.AwaitReady(ctx, two); err != nil {
+	if err := s.AwaitEcho(ctx, harness.ConvergenceTimeout, s.Subject, two, "is observed", oracle.CheckObserved); err != nil {
 		return err
 	}
 	s.neighbor = oracle.CheckDuration("edit of an Echo without a policy", time.Since(start), neighborLimit)
-	return nil
+	return s.AwaitReady(ctx, two)
 }
 
 // expectFewWrites expects Echoes that are ready to cause no writes, and others few.
@@ -237,7 +238,7 @@ func (s *policyRun) restart(ctx context.Context) error {
 	return s.awaitStatus(ctx, "restarted", s.chosen(isStable))
 }
 
-// recover removes the policies. Every Echo has to become ready.
+// recover removes the policies. Every Echo has to recover.
 func (s *policyRun) recover(ctx context.Context) error {
 	if err := s.removeAll(ctx); err != nil {
 		return err
@@ -245,9 +246,7 @@ func (s *policyRun) recover(ctx context.Context) error {
 	if err := s.forEach(func(p *appliedPolicy) error { return p.awaitEffect(ctx, s.Environment, false) }); err != nil {
 		return err
 	}
-	return s.await(ctx, "policy removed", s.chosen(everyPolicy), func(_ context.Context, w oracle.Workload) error {
-		return errors.Join(oracle.CheckReadyNow(w.Echo), w.CheckStatus())
-	})
+	return s.await(ctx, "policy removed", s.chosen(everyPolicy), func(_ context.Context, w oracle.Workload) error { return w.CheckRecovered() })
 }
 
 func (s *policyRun) removeAll(ctx context.Context) error {

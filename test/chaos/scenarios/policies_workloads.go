@@ -2,11 +2,11 @@ package scenarios
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
@@ -77,15 +77,15 @@ func rejectedChildren(ctx context.Context, e *harness.Environment, w oracle.Work
 	return rejected
 }
 
-// checkStatus checks the status of an Echo. Whether the API server rejects a child matters only if
-// the Echo is not ready.
+// checkStatus checks the status of an Echo. It asks whether the API server rejects a child only if that
+// matters.
 func checkStatus(ctx context.Context, e *harness.Environment, w oracle.Workload) error {
 	err := w.CheckStatus()
-	if err == nil || meta.IsStatusConditionTrue(w.Echo.Status.Conditions, echov1.ConditionReady) {
-		return err
+	if errors.Is(err, oracle.ErrNotRejected) {
+		w.Rejected = rejectedChildren(ctx, e, w)
+		err = w.CheckStatus()
 	}
-	w.Rejected = rejectedChildren(ctx, e, w)
-	return w.CheckStatus()
+	return err
 }
 
 // workloadInterval is how often workloads are read.
@@ -96,6 +96,7 @@ const workloadInterval = time.Second
 func awaitWorkloads(ctx context.Context, e *harness.Environment, timeout time.Duration, names []string, check func(context.Context, oracle.Workload) error) (map[string]error, error) {
 	deadline := time.Now().Add(timeout)
 	for {
+		last := time.Now().After(deadline)
 		all, err := workloads(ctx, e, e.Subject)
 		if err != nil {
 			return nil, err
@@ -112,7 +113,7 @@ func awaitWorkloads(ctx context.Context, e *harness.Environment, timeout time.Du
 		if err := e.Operator.Failed(); err != nil || ctx.Err() != nil {
 			return findings, firstOf(err, ctx.Err())
 		}
-		if len(findings) == 0 || time.Now().After(deadline) {
+		if len(findings) == 0 || last {
 			return findings, nil
 		}
 		harness.Pause(ctx, workloadInterval)
