@@ -88,7 +88,6 @@ func policiesOfRealLife() []policyCase {
 			"add", podSpec+"affinity", literal(map[string]any{"podAntiAffinity": map[string]any{}}))),
 		ofDeployments("changes the message", jsonPatch("replace", server+"args/0", `"-text=other"`)),
 		ofDeployments("changes the replicas", jsonPatch("replace", "/spec/replicas", "1")),
-		ofDeployments("pauses rollouts", jsonPatch("add", "/spec/paused", "true")),
 		ofServices("sets the application protocol", jsonPatch("add", "/spec/ports/0/appProtocol", `"http"`, "add", "/spec/sessionAffinity", `"ClientIP"`)),
 		ofServices("changes the selector", jsonPatch("add", "/spec/selector/app", `"other"`)),
 		ofServices("changes the port", jsonPatch("replace", "/spec/ports/0/port", "8080")),
@@ -141,4 +140,9 @@ func policiesThatAlternate() []policyCase {
 		all[i].unstable = true
 	}
 	return all
+}
+
+// policiesThatStop are policies that stop rollouts. The operator reports that after two minutes.
+func policiesThatStop() []policyCase {
+	return []policyCase{ofDeployments("pauses rollouts", jsonPatch("add", "/spec/paused", "true"))}
 }

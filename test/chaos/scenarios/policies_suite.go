@@ -25,12 +25,14 @@ const generatedScenarios = 64
 
 // listedPolicies are the policies that are not generated.
 var listedPolicies = []struct {
-	name  string
-	cases func() []policyCase
+	name     string
+	cases    func() []policyCase
+	longOnly bool
 }{
-	{"policies of real life", policiesOfRealLife},
-	{"policies that remove metadata", policiesThatRemove},
-	{"policies whose result alternates", policiesThatAlternate},
+	{name: "policies of real life", cases: policiesOfRealLife},
+	{name: "policies that remove metadata", cases: policiesThatRemove},
+	{name: "policies whose result alternates", cases: policiesThatAlternate},
+	{name: "policies that stop rollouts", cases: policiesThatStop, longOnly: true},
 }
 
 // policies has admission policies change what the operator writes: one for each change of each leaf
@@ -38,6 +40,9 @@ var listedPolicies = []struct {
 // a namespace. The short form has one scenario of the generated policies, which the seed chooses.
 func policies(o harness.Options) (all []harness.Scenario, err error) {
 	for _, list := range listedPolicies {
+		if o.Short && list.longOnly {
+			continue
+		}
 		all = append(all, policyScenario(list.name, func(context.Context, *harness.Environment) ([]policyCase, error) { return list.cases(), nil }))
 	}
 	for i := range uint64(generatedScenarios) {

@@ -11,6 +11,7 @@ import (
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
+	"github.com/kkloud-io/echo-operator/internal/status"
 	"github.com/kkloud-io/echo-operator/test/chaos/harness"
 	"github.com/kkloud-io/echo-operator/test/chaos/kinds"
 	"github.com/kkloud-io/echo-operator/test/chaos/oracle"
@@ -91,12 +92,16 @@ func checkStatus(ctx context.Context, e *harness.Environment, w oracle.Workload)
 // workloadInterval is how often workloads are read.
 const workloadInterval = time.Second
 
+// inFlightTimeout is how long a rollout may take that is in flight, because kube-controller-manager
+// needs longer on a busy machine. The operator reports one that takes longer than two minutes.
+const inFlightTimeout = 5 * time.Minute
+
 // awaitWorkloads waits until each named Echo of the subject passes the check. It returns the findings
 // about those that do not, by name.
 func awaitWorkloads(ctx context.Context, e *harness.Environment, timeout time.Duration, names []string, check func(context.Context, oracle.Workload) error) (map[string]error, error) {
-	deadline := time.Now().Add(timeout)
+	start := time.Now()
 	for {
-		last := time.Now().After(deadline)
+		elapsed, inFlight := time.Since(start), false
 		all, err := workloads(ctx, e, e.Subject)
 		if err != nil {
 			return nil, err
@@ -108,12 +113,13 @@ func awaitWorkloads(ctx context.Context, e *harness.Environment, timeout time.Du
 				findings[name] = apierrors.NewNotFound(echov1.GroupVersion.WithResource(kinds.Echoes).GroupResource(), name)
 			} else if err := check(ctx, w); err != nil {
 				findings[name] = err
+				inFlight = inFlight || status.RolloutInFlight(w.Echo.Status)
 			}
 		}
 		if err := e.Operator.Failed(); err != nil || ctx.Err() != nil {
 			return findings, firstOf(err, ctx.Err())
 		}
-		if len(findings) == 0 || last {
+		if len(findings) == 0 || elapsed > inFlightTimeout || elapsed > timeout && !inFlight {
 			return findings, nil
 		}
 		harness.Pause(ctx, workloadInterval)
