@@ -64,8 +64,8 @@ const maxCachedSize = 128 << 10
 // stubAnnotation marks an object in the cache of which only metadata is kept.
 const stubAnnotation = "kkloud.io/stub"
 
-// slimChild reduces the memory of a cached object: a child shares values with the others, and of
-// anything else only the metadata is kept that tells what it is.
+// slimChild reduces the memory of a cached object: a child shares values with the others, and any
+// other object becomes a stub.
 func slimChild(kind children.Kind, cached any) any {
 	object, ok := cached.(client.Object)
 	if !ok {

@@ -258,7 +258,7 @@ func withTransitionTimes(next echov1.EchoStatus, echo *echov1.Echo) echov1.EchoS
 }
 
 // writeStatus writes the status if it changed, and records an event and metrics. If an external
-// client changes the status again and again, it returns how long the next write has to wait.
+// client changes the status repeatedly, it returns how long the next write has to wait.
 func (r *EchoReconciler) writeStatus(ctx context.Context, echo *echov1.Echo, next echov1.EchoStatus) (paused time.Duration, err error) {
 	if equality.Semantic.DeepEqual(echo.Status, next) {
 		return 0, nil

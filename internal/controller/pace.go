@@ -116,20 +116,20 @@ func (p *pace) forget(t target) {
 	delete(p.entries, t)
 }
 
-// entry returns the entry of a target after another write. An entry starts again after two quiet
+// entry returns the entry of a target after another write. An entry starts again after two idle
 // intervals.
 func (p *pace) entry(t target, generation int64) *interval {
 	now := time.Now()
 	if now.Sub(p.swept) > maxPace {
 		p.swept = now
 		for other, entry := range p.entries {
-			if entry.quiet(now) {
+			if entry.idle(now) {
 				delete(p.entries, other)
 			}
 		}
 	}
 	entry := p.entries[t]
-	if entry == nil || entry.generation != generation || entry.quiet(now) {
+	if entry == nil || entry.generation != generation || entry.idle(now) {
 		entry = &interval{generation: generation}
 		if p.entries == nil {
 			p.entries = map[target]*interval{}
@@ -140,15 +140,15 @@ func (p *pace) entry(t target, generation int64) *interval {
 	return entry
 }
 
-func (i *interval) quiet(now time.Time) bool {
-	quiet := 2 * max(i.delay, minPace)
+func (i *interval) idle(now time.Time) bool {
+	unused := 2 * max(i.delay, minPace)
 	switch {
 	case i.unreported: // The back-off of controller-runtime decides when the write is repeated.
-		quiet = 2 * maxBackoff
+		unused = 2 * maxBackoff
 	case i.failure != nil: // The next write may have failed late.
-		quiet += slowestWrite
+		unused += slowestWrite
 	}
-	return now.After(i.next.Add(quiet))
+	return now.After(i.next.Add(unused))
 }
 
 func (i *interval) pause() {

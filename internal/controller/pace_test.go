@@ -40,7 +40,7 @@ func TestPaceAllowsABurstOfWritesAndThenPauses(t *testing.T) {
 	})
 }
 
-func TestPaceStartsAgainForANewGenerationAndAfterAQuietTime(t *testing.T) {
+func TestPaceStartsAgainForTheNextGenerationAndAfterAnIdleTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p pace
 		p.failed(anyTarget, 1, &status.Failure{})
@@ -50,12 +50,12 @@ func TestPaceStartsAgainForANewGenerationAndAfterAQuietTime(t *testing.T) {
 		time.Sleep(time.Minute)
 		p.failed(anyTarget, 1, &status.Failure{})
 		if got, _ := p.wait(anyTarget, 1); got != minPace {
-			t.Errorf("pause after a quiet minute = %s, want %s", got, minPace)
+			t.Errorf("pause after a idle minute = %s, want %s", got, minPace)
 		}
 		time.Sleep(2 * time.Minute)
 		p.failed(target{echo: "other"}, 1, nil)
 		if len(p.entries) != 1 {
-			t.Errorf("pace remembers %d targets after two quiet minutes, want only the new one", len(p.entries))
+			t.Errorf("pace remembers %d targets after two idle minutes, want only the new one", len(p.entries))
 		}
 	})
 }

@@ -113,8 +113,8 @@ func (r *EchoReconciler) notControlled(echo *echov1.Echo, c children.Kind, live 
 		"%s %s exists and is not controlled by this Echo (controller: %s): delete or rename it", c.Name, live.GetName(), name)}}
 }
 
-// recheckOwner returns when to look again whether another object under the child's name is gone:
-// the watch does not report objects without the operator's label.
+// recheckOwner returns when to requeue the Echo. The watch does not report the deletion of an object
+// without the operator's label.
 func (r *EchoReconciler) recheckOwner(echo *echov1.Echo, c children.Kind) time.Duration {
 	t := targetOf(echo, c.Name+" of another owner")
 	paused, _ := r.pace.wait(t, echo.Generation)
