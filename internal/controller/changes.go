@@ -125,7 +125,7 @@ var pointerDecoder = strings.NewReplacer("~1", "/", "~0", "~")
 // example "spec.containers[echo].image". An item of a list that has a name is named by it.
 func fieldName(document any, pointer string) string {
 	var name strings.Builder
-	for _, part := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
+	for part := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
 		part = pointerDecoder.Replace(part)
 		switch value := document.(type) {
 		case []any:
