@@ -4,6 +4,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -261,7 +262,8 @@ func TestShareUsesTheSameMemoryForEqualValues(t *testing.T) {
 	Share(one.deployment())
 	Share(two.deployment())
 	first, second := one.pod(), two.pod()
-	if first.Containers[0].ReadinessProbe != second.Containers[0].ReadinessProbe || first.SecurityContext != second.SecurityContext {
+	if first.Containers[0].ReadinessProbe != second.Containers[0].ReadinessProbe || first.SecurityContext != second.SecurityContext ||
+		first.Affinity != second.Affinity || reflect.ValueOf(first.NodeSelector).Pointer() != reflect.ValueOf(second.NodeSelector).Pointer() {
 		t.Error("two Deployments with equal values do not share them")
 	}
 	if first.TopologySpreadConstraints[0].LabelSelector != one.deployment().Spec.Selector {

@@ -1,12 +1,217 @@
 package children
 
 import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/diff"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/randfill"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/testing/random"
 )
+
+const (
+	ownedMeta = `metadata\.(labels\.(app\.kubernetes\.io/(managed-by|name|instance|component)|kkloud\.io/echo)|ownerReferences\[11111111-.*)`
+	probe     = `(readiness|liveness)Probe`
+)
+
+// owned matches the paths of the fields that the mutate functions set. They change no other field.
+var owned = map[string]*regexp.Regexp{
+	"Service": paths(ownedMeta, `spec\.(type|externalName|loadBalancerSourceRanges|selector|ports)`),
+	"Deployment": paths(ownedMeta,
+		`spec\.(replicas|paused|selector|minReadySeconds|progressDeadlineSeconds|revisionHistoryLimit)`,
+		`spec\.strategy\.(type|rollingUpdate\.(maxSurge|maxUnavailable))`,
+		`spec\.template\.`+ownedMeta,
+		`spec\.template\.spec\.`+oneOf(
+			`automountServiceAccountToken|enableServiceLinks|host(Network|PID|IPC)|terminationGracePeriodSeconds`,
+			`securityContext\.(runAs(NonRoot|User|Group)|seccompProfile|sysctls\[`+unprivilegedPorts+`\])`,
+			`nodeSelector\.kubernetes\.io/os`,
+			`affinity\.nodeAffinity\.required.*\.matchExpressions\[.*kubernetes\.io/arch.*amd64 arm64.*\]`,
+			`topologySpreadConstraints\[(kubernetes\.io/hostname|topology\.kubernetes\.io/zone) ScheduleAnyway\]\.`+
+				`(maxSkew|topologyKey|whenUnsatisfiable|labelSelector|matchLabelKeys|minDomains)`,
+			`volumes\[tmp\]\.(name|emptyDir\.sizeLimit)`,
+			`containers\[echo\]\.`+oneOf(
+				`name|image|imagePullPolicy|terminationMessagePolicy|command|args|env\[ECHO_(TEXT|PORT)( \d)?\]`,
+				`ports\[(http|kkloud-echo)\]|resources\.(limits|requests)|lifecycle\.preStop`,
+				`volumeMounts\[/tmp\]\.(name|mountPath|readOnly|recursiveReadOnly|subPath|subPathExpr)`,
+				`securityContext\.(allowPrivilegeEscalation|readOnlyRootFilesystem|capabilities|privileged|runAs(NonRoot|User|Group))`,
+				probe+`\.(exec|tcpSocket|grpc|(initialDelay|period|timeout)Seconds|(success|failure)Threshold|httpGet\.(path|port|scheme|host))`,
+			),
+		)),
+	"PodDisruptionBudget": paths(ownedMeta, `spec\.(selector|minAvailable|maxUnavailable|unhealthyPodEvictionPolicy)`),
+}
+
+// removed matches what the mutate functions remove: the probes of a server of the user's own, and
+// other sources of the volume.
+var (
+	probes  = paths(`spec\.template\.spec\.containers\[echo\]\.` + probe)
+	sources = paths(`spec\.template\.spec\.volumes\[tmp\]\.[a-df-zA-Z]`, `spec\.template\.spec\.volumes\[tmp\]\.ephemeral`)
+)
+
+func paths(patterns ...string) *regexp.Regexp { return regexp.MustCompile("^" + oneOf(patterns...)) }
+func oneOf(patterns ...string) string         { return "(" + strings.Join(patterns, "|") + ")" }
+
+// FuzzOwnership mutates objects with random values in all fields. The owned fields become those of a
+// new object, every other field keeps its value, and a second mutation changes nothing.
+func FuzzOwnership(f *testing.F) {
+	for seed := range uint64(100) {
+		f.Add(binary.BigEndian.AppendUint64(nil, seed), binary.BigEndian.AppendUint64(nil, ^seed))
+	}
+	f.Fuzz(func(t *testing.T, data, filling []byte) {
+		echo := random.Echo(data)
+		want := desiredState(echo)
+		for _, kind := range Kinds {
+			object := kind.New()
+			filler(filling).Fill(object)
+			removeDuplicates(object)
+			object.SetResourceVersion("") // A Service of an earlier version has another target port for a while.
+			before := fields(t, object)
+			kind.Mutate(object, echo, defaultImage)
+			after := fields(t, object)
+			for field, value := range fields(t, want[kind.Name]) {
+				if owned[kind.Name].MatchString(field) && !reflect.DeepEqual(after[field], value) {
+					t.Errorf("%s %s = %v, want %v", kind.Name, field, after[field], value)
+				}
+			}
+			all := maps.Clone(before)
+			maps.Copy(all, after)
+			for field := range all {
+				if owned[kind.Name].MatchString(field) || sources.MatchString(field) || hasOwnServer(echo) && probes.MatchString(field) {
+					continue
+				}
+				if !reflect.DeepEqual(before[field], after[field]) {
+					t.Errorf("%s %s = %v, want %v as before", kind.Name, field, after[field], before[field])
+				}
+			}
+			again := object.DeepCopyObject().(Object)
+			kind.Mutate(again, echo, defaultImage)
+			if !equality.Semantic.DeepEqual(again, object) {
+				t.Errorf("a second mutation changes the %s:\n%s", kind.Name, diff.Diff(object, again))
+			}
+		}
+	})
+}
+
+// filler fills objects with values that often collide with those of the operator.
+func filler(data []byte) *randfill.Filler {
+	text := func(s *string, c randfill.Continue) {
+		*s = []string{"a", "b", "c", "d", "", "echo", "tmp", "/tmp", "http", "kkloud-echo", "ECHO_TEXT", "ECHO_PORT", unprivilegedPorts, "kkloud.io/echo",
+			corev1.LabelTopologyZone, corev1.LabelHostname, corev1.LabelOSStable, corev1.LabelArchStable}[c.Intn(18)]
+	}
+	return randfill.NewFromGoFuzz(data).NilChance(0.3).NumElements(0, 4).Funcs(
+		text,
+		func(a *corev1.UnsatisfiableConstraintAction, c randfill.Continue) {
+			*a = []corev1.UnsatisfiableConstraintAction{corev1.ScheduleAnyway, corev1.DoNotSchedule}[c.Intn(2)]
+		},
+		func(q *resource.Quantity, c randfill.Continue) {
+			*q = *resource.NewQuantity(c.Int63n(1000), resource.DecimalSI)
+		},
+		func(p *intstr.IntOrString, c randfill.Continue) { *p = intstr.FromInt32(c.Int31n(65536)) },
+		// The operator does not mutate an object with another controller.
+		func(ref *metav1.OwnerReference, c randfill.Continue) { c.Fill(&ref.Name); c.Fill(&ref.UID) },
+		func(f *metav1.FieldsV1, _ randfill.Continue) { f.Raw = []byte("{}") },
+		func(pod *corev1.PodSpec, c randfill.Continue) {
+			c.FillNoCustom(pod)
+			if len(pod.Containers) > 0 {
+				pod.Containers[c.Intn(len(pod.Containers))].Name = containerName
+			}
+		},
+	)
+}
+
+// removeDuplicates removes items with the same key, which the API server rejects.
+func removeDuplicates(object Object) {
+	switch o := object.(type) {
+	case *corev1.Service:
+		unique(&o.Spec.Ports, func(p corev1.ServicePort) string { return p.Name })
+	case *appsv1.Deployment:
+		pod := &o.Spec.Template.Spec
+		unique(&pod.Containers, func(c corev1.Container) string { return c.Name })
+		unique(&pod.Volumes, func(v corev1.Volume) string { return v.Name })
+		unique(&pod.TopologySpreadConstraints, func(c corev1.TopologySpreadConstraint) string { return c.TopologyKey + string(c.WhenUnsatisfiable) })
+		if pod.SecurityContext != nil {
+			unique(&pod.SecurityContext.Sysctls, func(s corev1.Sysctl) string { return s.Name })
+		}
+		for i := range pod.Containers {
+			unique(&pod.Containers[i].Ports, func(p corev1.ContainerPort) string { return p.Name })
+			unique(&pod.Containers[i].VolumeMounts, func(m corev1.VolumeMount) string { return m.MountPath })
+		}
+	}
+}
+
+func unique[T any](items *[]T, key func(T) string) {
+	seen := map[string]bool{}
+	*items = slices.DeleteFunc(*items, func(item T) bool {
+		again := seen[key(item)]
+		seen[key(item)] = true
+		return again
+	})
+}
+
+// fields returns the values of an object by path, for example spec.containers[echo].image.
+func fields(t *testing.T, object any) map[string]any {
+	t.Helper()
+	text, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var decoded any
+	if err := json.Unmarshal(text, &decoded); err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]any{}
+	flatten(decoded, "", found)
+	return found
+}
+
+// keys are the fields that identify an item of a list.
+var keys = map[string][]string{
+	"volumeMounts": {"mountPath"}, "topologySpreadConstraints": {"topologyKey", "whenUnsatisfiable"}, "ownerReferences": {"uid"},
+	"matchExpressions": {"key", "operator", "values"}, "ports": {"name"}, "containers": {"name"}, "volumes": {"name"}, "env": {"name"}, "sysctls": {"name"},
+}
+
+func flatten(value any, path string, found map[string]any) {
+	switch v := value.(type) {
+	case map[string]any:
+		for name, field := range v {
+			flatten(field, strings.TrimPrefix(path+"."+name, "."), found)
+		}
+	case []any:
+		count := map[string]int{}
+		for i, item := range v {
+			key := fmt.Sprint(i)
+			if object, ok := item.(map[string]any); ok {
+				if names := keys[path[strings.LastIndex(path, ".")+1:]]; names != nil {
+					var values []string
+					for _, name := range names {
+						values = append(values, fmt.Sprint(object[name]))
+					}
+					key = strings.Join(values, " ")
+				}
+			}
+			if count[key]++; count[key] > 1 {
+				key = fmt.Sprint(key, " ", count[key])
+			}
+			flatten(item, path+"["+key+"]", found)
+		}
+	default:
+		found[path] = value
+	}
+}
 
 func TestFieldsBesideTheOperatorsAreKept(t *testing.T) {
 	echo := newEcho(func(e *echov1.Echo) { e.Spec.TargetPort = 80 })

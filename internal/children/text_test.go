@@ -2,6 +2,8 @@ package children
 
 import (
 	"fmt"
+	"math"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -46,20 +48,52 @@ func TestTitleIsReadableOnEveryColor(t *testing.T) {
 	for red := 0; red < 256; red += 15 {
 		for green := 0; green < 256; green += 15 {
 			for blue := 0; blue < 256; blue += 15 {
-				color := fmt.Sprintf("#%02X%02x%02X", red, green, blue)
-				background, text := luminance(color), 0.0
-				if titleColor(color) == "#fff" {
-					text = 1
-				}
-				if ratio := contrast(max(background, text), min(background, text)); ratio < 4.5 {
-					t.Fatalf("title on %s: contrast = %.2f, want at least 4.5", color, ratio)
-				}
+				expectReadable(t, uint32(red<<16|green<<8|blue))
 			}
 		}
 	}
 	for color, want := range map[string]string{"#FFFFFF": "#000", "#000000": "#fff", "#2196F3": "#000", "#0000ff": "#fff"} {
 		if got := titleColor(color); got != want {
 			t.Errorf("title on %s: %s, want %s", color, got, want)
+		}
+	}
+}
+
+// FuzzTitleColor checks the contrast of the title in the page of any colour.
+func FuzzTitleColor(f *testing.F) {
+	for corner := range uint32(8) {
+		f.Add(corner>>2*0xff0000 | corner>>1&1*0xff00 | corner&1*0xff)
+	}
+	f.Add(uint32(0x757575)) // Between black and white.
+	f.Fuzz(expectReadable)
+}
+
+// expectReadable checks the colours as they are written in the page.
+func expectReadable(t *testing.T, color uint32) {
+	t.Helper()
+	background := fmt.Sprintf("#%06X", color&0xffffff)
+	page := Text(newEcho(func(e *echov1.Echo) { e.Spec.Page = &echov1.Page{Color: background} }))
+	style := regexp.MustCompile(`header \{ background: (#[0-9A-F]{6}); color: #(000|fff);`).FindStringSubmatch(page)
+	if style == nil || style[1] != background {
+		t.Fatalf("style = %q, want the background %s and a black or white title", style, background)
+	}
+	text := 0.0
+	if style[2] == "fff" {
+		text = 1
+	}
+	ratio := (max(luminance(background), text) + 0.05) / (min(luminance(background), text) + 0.05)
+	if ratio < 4.5 {
+		t.Errorf("title #%s on %s: contrast = %.2f, want at least 4.5 (WCAG 2.2, success criterion 1.4.3)", style[2], background, ratio)
+	}
+}
+
+// #808080 has the channel value 0.2159, #010101 is in the linear range.
+func TestLuminanceIsThatOfWCAG(t *testing.T) {
+	for color, want := range map[string]float64{
+		"#000000": 0, "#ffffff": 1, "#FF0000": 0.2126, "#00ff00": 0.7152, "#0000ff": 0.0722, "#808080": 0.2159, "#010101": 0.0003,
+	} {
+		if got := luminance(color); math.Abs(got-want) > 0.0001 {
+			t.Errorf("luminance of %s = %.4f, want %.4f", color, got, want)
 		}
 	}
 }

@@ -3,6 +3,7 @@
 package random
 
 import (
+	"fmt"
 	"math/rand"
 	"slices"
 	"strings"
@@ -32,11 +33,13 @@ func Echo(data []byte) *echov1.Echo {
 		echo.Spec.Page = &echov1.Page{
 			Title:    random.text(253),
 			Language: random.of("", "vi", "pt-BR", "zh-Hant-TW"),
-			Color:    random.of("#2196F3", "#000000", "#fFfFfF"),
+			Color:    random.of("#2196F3", "#000000", "#fFfFfF", "#777777", fmt.Sprintf("#%06x", random.Int31n(1<<24))),
 		}
 	}
 	if echo.Spec.Image = random.image(); echo.Spec.Image != "" {
 		echo.Spec.Command, echo.Spec.Args = random.words(), random.words()
+	} else if random.Intn(2) == 0 {
+		echo.Spec.Command, echo.Spec.Args = []string{}, []string{} // Without an image, only empty lists are valid.
 	}
 	if random.Intn(2) == 0 {
 		echo.Spec.Resources = corev1.ResourceRequirements{Limits: random.resources(), Requests: random.resources()}
@@ -72,7 +75,16 @@ func (s source) text(limit int) string {
 	return string(text[:min(len(text), limit)])
 }
 
+// words returns a list for command or args, sometimes the longest one.
 func (s source) words() []string {
+	switch s.Intn(20) {
+	case 0:
+		return slices.Repeat([]string{s.of("", "a", strings.Repeat("é", 512))}, 64)
+	case 1:
+		return slices.Repeat([]string{strings.Repeat("é", 16384)}, 2)
+	case 2:
+		return []string{}
+	}
 	var words []string
 	for range s.Intn(4) {
 		words = append(words, s.text(100))
