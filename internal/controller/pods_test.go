@@ -109,6 +109,7 @@ func failingPods() map[string]*corev1.Pod {
 	container := func(pod *corev1.Pod) *corev1.ContainerStatus { return &pod.Status.ContainerStatuses[0] }
 	add("crash loop", func(*corev1.Pod) {})
 	add("restarted", func(pod *corev1.Pod) { container(pod).State.Waiting = nil })
+	add("between two runs", func(pod *corev1.Pod) { container(pod).State = corev1.ContainerState{} })
 	add("restarted long ago", func(pod *corev1.Pod) {
 		container(pod).State = corev1.ContainerState{}
 		container(pod).LastTerminationState.Terminated.FinishedAt = metav1.Unix(1, 0)
