@@ -212,7 +212,7 @@ func (r *EchoReconciler) update(ctx context.Context, echo *echov1.Echo, c childr
 }
 
 // patch writes the difference between the live child and its desired state, unless the operator
-// has accepted this difference, or has to wait.
+// has accepted this difference for this generation of the Echo, or has to wait.
 func (r *EchoReconciler) patch(ctx context.Context, echo *echov1.Echo, c children.Kind, live, desired client.Object) (child, error) {
 	record := accepted(echo, c.Name)
 	unchanged := child{object: live, overridden: record}
@@ -223,7 +223,7 @@ func (r *EchoReconciler) patch(ctx context.Context, echo *echov1.Echo, c childre
 		if err != nil {
 			return unchanged, err
 		}
-		if record != nil && record.Hash == difference.hash {
+		if record != nil && record.Hash == difference.hash && echo.Status.ObservedGeneration == echo.Generation {
 			return unchanged, nil
 		}
 		if drifted {
