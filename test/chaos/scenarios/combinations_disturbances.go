@@ -26,7 +26,7 @@ import (
 // of the connection to the API server.
 var disturbances = [][]disturbance{
 	{
-		changesOnce("label of the Deployment removed", deployment, func(o client.Object) { removeLabel(o, children.ManagedByLabel) }),
+		changesOnce("label of the Deployment removed", deployment, func(o client.Object) { removeManagedBy(o) }),
 		changesOnce("Deployment scaled", deployment, func(o client.Object) { o.(*appsv1.Deployment).Spec.Replicas = ptr.To[int32](4) }),
 		changesOnce("selector of the Service changed", service, func(o client.Object) {
 			o.(*corev1.Service).Spec.Selector = map[string]string{"app": "other"}

@@ -82,7 +82,7 @@ var driftsByKind = map[string][]drift{
 
 // metadataDrifts are changes of the metadata of children of every kind.
 var metadataDrifts = []drift{
-	{"no label of the operator", func(o client.Object) { removeLabel(o, children.ManagedByLabel) }},
+	{"no label of the operator", func(o client.Object) { removeManagedBy(o) }},
 	{"no label of the Echo", func(o client.Object) { o.SetLabels(map[string]string{children.ManagedByLabel: children.ManagedBy}) }},
 	{"no labels", func(o client.Object) { o.SetLabels(nil) }},
 }
@@ -107,9 +107,10 @@ func ofBudget(name string, change func(*policyv1.PodDisruptionBudget)) drift {
 	return drift{name, func(o client.Object) { change(o.(*policyv1.PodDisruptionBudget)) }}
 }
 
-func removeLabel(o client.Object, name string) {
+// removeManagedBy removes the label by which the operator's cache selects objects.
+func removeManagedBy(o client.Object) {
 	labels := o.GetLabels()
-	delete(labels, name)
+	delete(labels, children.ManagedByLabel)
 	o.SetLabels(labels)
 }
 

@@ -64,11 +64,11 @@ var reactions = map[string][]drift{
 		ofContainer("image", func(c *corev1.Container) { c.Image = otherImage }),
 		ofDeployment("replicas", func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](4) }),
 		ofDeployment("a label", func(d *appsv1.Deployment) { d.Labels["app.kubernetes.io/name"] = "other" }),
-		ofDeployment("the operator's label", func(d *appsv1.Deployment) { removeLabel(d, children.ManagedByLabel) }),
+		ofDeployment("the operator's label", func(d *appsv1.Deployment) { removeManagedBy(d) }),
 	},
 	"Service": {
 		ofService("the selector", func(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": "other"} }),
-		ofService("the operator's label", func(s *corev1.Service) { removeLabel(s, children.ManagedByLabel) }),
+		ofService("the operator's label", func(s *corev1.Service) { removeManagedBy(s) }),
 	},
 	"PodDisruptionBudget": {
 		ofBudget("maxUnavailable", func(b *policyv1.PodDisruptionBudget) { b.Spec.MaxUnavailable = new(intstr.FromInt32(2)) }),
