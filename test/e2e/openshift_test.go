@@ -3,11 +3,13 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kkloud-io/echo-operator/test/internal/openshift"
 )
@@ -50,11 +52,15 @@ func openShift() {
 			kubectl("annotate", "namespace", namespace, name+"="+value)
 		}
 		By("waiting until the policies assign the user")
-		Eventually(func() (string, error) {
-			return tryKubectl("", "-n", namespace, "run", "probe", "--image="+rootServer["image"].(string), "--dry-run=server", "-o", "jsonpath={.spec.containers[0].securityContext.runAsUser}",
+		Eventually(func(g Gomega) {
+			output, err := tryKubectl("", "-n", namespace, "run", "probe", "--image="+rootServer["image"].(string), "--dry-run=server", "-o", "json",
 				`--overrides={"spec":{"securityContext":{"runAsNonRoot":true,"seccompProfile":{"type":"RuntimeDefault"}},"containers":[{"name":"probe","image":"probe",`+
 					`"securityContext":{"allowPrivilegeEscalation":false,"capabilities":{"drop":["ALL"]}}}]}}`)
-		}, "1m").Should(Equal(fmt.Sprint(openshift.FirstUser)))
+			g.Expect(err).NotTo(HaveOccurred())
+			var probe corev1.Pod
+			g.Expect(json.Unmarshal([]byte(output), &probe)).To(Succeed(), output)
+			g.Expect(probe.Spec.Containers[0].SecurityContext.RunAsUser).To(HaveValue(BeEquivalentTo(openshift.FirstUser)))
+		}, "1m").Should(Succeed())
 
 		Expect(expectServed(namespace)).To(HaveEach(Equal(fmt.Sprint(openshift.FirstUser))), "runAsUser of the pods")
 	})
