@@ -19,14 +19,25 @@ import (
 // List is the file that lists the releases, relative to the root of the repository.
 const List = "catalog/releases.yaml"
 
+// Servers are the pods of Echoes that an upgrade restarts.
+type Servers string
+
+// Each value includes the earlier ones.
+const (
+	NoServers      Servers = "none"
+	DefaultServers Servers = "default" // Those of the default image.
+	AllServers     Servers = "all"
+)
+
 // Release is one released version.
 type Release struct {
 	Version string `json:"version"`
-	// Commit is the hash of the commit that the release was built from.
+	// Commit is the hash of the commit that the release was built from. The version of this tree
+	// has none until it is released.
 	Commit string `json:"commit"`
 	Date   string `json:"date"`
-	// RollsServers states whether the upgrade to this release restarts the pods of Echoes.
-	RollsServers bool `json:"rollsServers"`
+	// RollsServers states which pods of Echoes the upgrade to this release restarts.
+	RollsServers Servers `json:"rollsServers"`
 
 	root string
 }
@@ -34,22 +45,24 @@ type Release struct {
 // Load returns the releases of the repository that contains the working directory, oldest first. It fails
 // if the clone lacks the commit of a release.
 func Load() ([]Release, error) {
-	root, err := git(".", "rev-parse", "--show-toplevel")
+	root, err := top()
 	if err != nil {
 		return nil, err
 	}
-	return load(strings.TrimSpace(string(root)))
+	return load(root)
+}
+
+func top() (string, error) {
+	root, err := git(".", "rev-parse", "--show-toplevel")
+	return strings.TrimSpace(string(root)), err
 }
 
 func load(root string) ([]Release, error) {
-	text, err := os.ReadFile(filepath.Join(root, List)) // #nosec G304 -- a file of this repository
+	releases, err := read(root)
 	if err != nil {
 		return nil, err
 	}
-	var releases []Release
-	if err := yaml.UnmarshalStrict(text, &releases); err != nil {
-		return nil, fmt.Errorf("%s: %w", List, err)
-	}
+	releases = slices.DeleteFunc(releases, func(r Release) bool { return r.Commit == "" })
 	if len(releases) == 0 {
 		return nil, fmt.Errorf("%s lists no release", List)
 	}
@@ -64,13 +77,47 @@ func load(root string) ([]Release, error) {
 	return releases, nil
 }
 
-// Rolls reports whether an upgrade between two versions restarts the servers: whether a release after
-// from, up to and including to, does.
-func Rolls(releases []Release, from, to semver.Version) bool {
-	return slices.ContainsFunc(releases, func(release Release) bool {
+// read returns the releases, and the version of this tree, without their commits.
+func read(root string) ([]Release, error) {
+	text, err := os.ReadFile(filepath.Join(root, List)) // #nosec G304 -- a file of this repository
+	if err != nil {
+		return nil, err
+	}
+	var releases []Release
+	if err := yaml.UnmarshalStrict(text, &releases); err != nil {
+		return nil, fmt.Errorf("%s: %w", List, err)
+	}
+	for _, release := range releases {
+		if !slices.Contains([]Servers{NoServers, DefaultServers, AllServers}, release.RollsServers) {
+			return nil, fmt.Errorf("%s: rollsServers of version %s is %q: it must be none, default or all", List, release.Version, release.RollsServers)
+		}
+	}
+	return releases, nil
+}
+
+// Rolls returns which servers an upgrade between two versions restarts: those that a version after
+// from, up to and including to, restarts.
+func Rolls(from, to semver.Version) (Servers, error) {
+	root, err := top()
+	if err != nil {
+		return "", err
+	}
+	releases, err := read(root)
+	return rolls(releases, from, to), err
+}
+
+func rolls(releases []Release, from, to semver.Version) Servers {
+	servers := NoServers
+	for _, release := range releases {
 		version, err := semver.Parse(release.Version)
-		return err == nil && release.RollsServers && version.GT(from) && version.LTE(to)
-	})
+		if err != nil || version.LTE(from) || version.GT(to) {
+			continue
+		}
+		if release.RollsServers == AllServers || servers == NoServers {
+			servers = release.RollsServers
+		}
+	}
+	return servers
 }
 
 // File returns a file of the release. The path is relative to the root of the repository.

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/blang/semver/v4"
 )
 
 func TestReleaseReturnsFilesOfItsCommit(t *testing.T) {
@@ -38,7 +40,9 @@ func TestReleaseReturnsFilesOfItsCommit(t *testing.T) {
 func TestLoadReportsInvalidList(t *testing.T) {
 	commit := strings.Repeat("0", 40)
 	for name, c := range map[string]struct{ list, want string }{
-		"missing history": {"- {version: 1.2.3, commit: " + commit + "}", "run `git fetch --unshallow`"},
+		"missing history": {"- {version: 1.2.3, rollsServers: none, commit: " + commit + "}", "run `git fetch --unshallow`"},
+		"only this tree":  {"- {version: 1.2.3, rollsServers: none}", "lists no release"},
+		"unknown servers": {"- {version: 1.2.3, rollsServers: some}", "it must be none, default or all"},
 		"no release":      {"", "lists no release"},
 		"unknown field":   {"- {version: 1.2.3, comit: " + commit + "}", `unknown field "comit"`},
 	} {
@@ -58,5 +62,23 @@ func TestLoadReportsInvalidList(t *testing.T) {
 				t.Errorf("load returned error %v, want one that contains %q", err, c.want)
 			}
 		})
+	}
+}
+
+func TestRollsReturnsTheServersThatAnyPassedVersionRestarts(t *testing.T) {
+	releases := []Release{
+		{Version: "0.1.0", RollsServers: AllServers}, {Version: "0.2.0", RollsServers: DefaultServers},
+		{Version: "0.3.0", RollsServers: NoServers}, {Version: "0.4.0", RollsServers: AllServers},
+	}
+	for _, test := range []struct {
+		from, to string
+		want     Servers
+	}{
+		{"0.1.0", "0.2.0", DefaultServers}, {"0.1.0", "0.3.0", DefaultServers}, {"0.2.0", "0.3.0", NoServers},
+		{"0.3.0", "0.4.0", AllServers}, {"0.1.0", "0.4.0", AllServers}, {"0.4.0", "0.4.1", NoServers},
+	} {
+		if got := rolls(releases, semver.MustParse(test.from), semver.MustParse(test.to)); got != test.want {
+			t.Errorf("upgrade from %s to %s restarts %s, want %s", test.from, test.to, got, test.want)
+		}
 	}
 }

@@ -67,7 +67,7 @@ func TestChangesIncludeLeavesThatExistAndLeavesThatDoNot(t *testing.T) {
 		"spec.template.spec.securityContext.seLinuxOptions.level: add":              "/spec/template/spec/securityContext/seLinuxOptions",
 		"spec.template.spec.hostNetwork: add":                                       "/spec/template/spec/hostNetwork",
 		"spec.template.spec.tolerations: add":                                       "/spec/template/spec/tolerations",
-		"spec.template.spec.nodeSelector[example.com/chaos]: add":                   "/spec/template/spec/nodeSelector",
+		"spec.template.spec.nodeSelector[example.com/chaos]: add":                   "/spec/template/spec/nodeSelector/example.com~1chaos",
 		"spec.template.spec.initContainers: add":                                    "/spec/template/spec/initContainers",
 		"spec.template.spec.containers: add before the first item":                  "/spec/template/spec/containers/0",
 		"spec.template.spec.containers: add":                                        "/spec/template/spec/containers/-",

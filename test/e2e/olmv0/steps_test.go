@@ -7,27 +7,31 @@ import (
 	"strings"
 	"time"
 
+	"github.com/blang/semver/v4"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/kkloud-io/echo-operator/hack/catalog/releases"
 	. "github.com/kkloud-io/echo-operator/test/e2e/internal/cluster"
 	"github.com/kkloud-io/echo-operator/test/e2e/internal/workload"
 )
 
 // upgrade approves one upgrade, and checks that it is complete and does not affect the workload.
-func upgrade(channel, from, to string, rolls bool, w workload.Workload) {
+func upgrade(channel string, from, to semver.Version, w workload.Workload) {
 	GinkgoHelper()
 	before := w.Observe()
 	start := time.Now()
-	approve(to)
-	awaitSucceeded(to)
+	rolled, err := releases.Rolls(from, to)
+	Expect(err).NotTo(HaveOccurred())
+	approve(to.String())
+	awaitSucceeded(to.String())
 	took := time.Since(start)
-	expectNothingLeftOf(from)
+	expectNothingLeftOf(from.String())
 
 	By("checking that the new operator reconciles")
 	w.ExerciseOperator()
 	Expect(Kubectl("get", crd, "-o", "jsonpath={.status.storedVersions}")).To(Equal(`["v1"]`))
-	upgrades = append(upgrades, fmt.Sprintf("| %s | %s | %s | %.1f s | %s |", from, to, channel, took.Seconds(), w.ExpectUnaffected(before, rolls)))
+	upgrades = append(upgrades, fmt.Sprintf("| %s | %s | %s | %.1f s | %s |", from, to, channel, took.Seconds(), w.ExpectUnaffected(before, rolled)))
 }
 
 // expectNothingLeftOf checks that OLM has deleted the version and every object that it created for it.

@@ -109,13 +109,13 @@ var _ = Describe("OLM v1", Ordered, ContinueOnFailure, func() {
 		Kubectl("-n", "olmv1-system", "delete", "secrets", "-l", "owner=operator-controller,name=echo-operator")
 		Eventually(operatorPods).Should(BeEmpty())
 		Consistently(func() string { return Kubectl("get", crd, "-o", "jsonpath={.metadata.ownerReferences}") }, "5s").Should(BeEmpty())
-		w.ExpectUnaffected(before, false)
+		w.ExpectUnaffected(before, releases.NoServers)
 
 		By("installing the operator again over the orphaned objects")
 		Kubectl("apply", "-f", filepath.Join(manifests, "installer.yaml"))
 		install(offer.Offering(newest).Name, newest)
 		w.ExerciseOperator()
-		w.ExpectUnaffected(before, false)
+		w.ExpectUnaffected(before, releases.NoServers)
 
 		By("deleting the ClusterExtension with its dependents")
 		Kubectl("delete", "clusterextension", "echo-operator")
@@ -158,6 +158,8 @@ func install(channel string, version semver.Version) {
 // not affect the workload.
 func upgrade(w workload.Workload, channel string, from, to semver.Version, pin string) {
 	GinkgoHelper()
+	rolled, err := releases.Rolls(from, to)
+	Expect(err).NotTo(HaveOccurred())
 	before := w.Observe()
 	start := time.Now()
 	Kubectl("patch", "clusterextension", "echo-operator", "--type=merge", "-p", sourcePatch(channel, pin))
@@ -171,7 +173,7 @@ func upgrade(w workload.Workload, channel string, from, to semver.Version, pin s
 		selection = "pinned"
 	}
 	upgrades = append(upgrades, fmt.Sprintf("| %s | %s | %s, %s | %.1f s | %s |", from, to, channel, selection, took.Seconds(),
-		w.ExpectUnaffected(before, releases.Rolls(released, from, to))))
+		w.ExpectUnaffected(before, rolled)))
 }
 
 // awaitVersion waits until OLM reports the version as installed, and only its operator runs.

@@ -10,6 +10,7 @@ import (
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/gomega"
 
+	"github.com/kkloud-io/echo-operator/hack/catalog/releases"
 	"github.com/kkloud-io/echo-operator/test/e2e/internal/cluster"
 )
 
@@ -103,10 +104,9 @@ func (w Workload) ExerciseOperator() {
 }
 
 // ExpectUnaffected checks that since the snapshot every request succeeded and no Echo changed,
-// that every status is current, and that no server restarted. If the release rolls the default
-// servers, exactly those must have restarted. It returns cells of a table row: requests, failed
-// requests, restarted pods.
-func (w Workload) ExpectUnaffected(before Snapshot, rolls bool) string {
+// that every status is current, and that exactly the given servers restarted. It returns cells of a
+// table row: requests, failed requests, restarted pods.
+func (w Workload) ExpectUnaffected(before Snapshot, rolled releases.Servers) string {
 	ginkgo.GinkgoHelper()
 	restarted := func() (count int) {
 		after := w.servers()
@@ -117,15 +117,13 @@ func (w Workload) ExpectUnaffected(before Snapshot, rolls bool) string {
 		}
 		return count
 	}
-	if rolls {
-		gomega.Eventually(restarted).Should(gomega.Equal(defaultServers), "restarted servers: this release rolls the default servers")
-	}
+	want := map[releases.Servers]int{releases.DefaultServers: defaultServers, releases.AllServers: len(before.servers)}[rolled]
+	gomega.Eventually(restarted).Should(gomega.Equal(want), "restarted servers: this release rolls "+string(rolled))
 	w.waitSettled()
 	after := w.Observe()
-	if rolls {
-		gomega.Expect(restarted()).To(gomega.Equal(defaultServers), "restarted servers: this release rolls only the default servers")
-	} else {
-		gomega.Expect(after.servers).To(gomega.Equal(before.servers), "servers: this release rolls none")
+	gomega.Expect(restarted()).To(gomega.Equal(want), "restarted servers: this release rolls "+string(rolled))
+	if rolled == releases.NoServers {
+		gomega.Expect(after.servers).To(gomega.Equal(before.servers), "servers and their restarts: this release rolls none")
 	}
 	gomega.Expect(after.specs).To(gomega.Equal(before.specs), "UIDs, generations and specs of the Echoes")
 	requests := after.requests.Since(before.requests)
