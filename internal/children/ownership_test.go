@@ -123,7 +123,7 @@ func filler(data []byte) *randfill.Filler {
 		func(p *intstr.IntOrString, c randfill.Continue) { *p = intstr.FromInt32(c.Int31n(65536)) },
 		// The operator does not mutate an object with another controller.
 		func(ref *metav1.OwnerReference, c randfill.Continue) { c.Fill(&ref.Name); c.Fill(&ref.UID) },
-		func(f *metav1.FieldsV1, _ randfill.Continue) { f.Raw = []byte("{}") },
+		func(f *metav1.FieldsV1, _ randfill.Continue) { f.SetRawString("{}") },
 		func(pod *corev1.PodSpec, c randfill.Continue) {
 			c.FillNoCustom(pod)
 			if len(pod.Containers) > 0 {

@@ -124,14 +124,26 @@ func lists(s *props) []any {
 	if s.MaxItems != nil {
 		high = int(*s.MaxItems)
 	}
+	keys := 0 // So many items have different keys.
+	for _, key := range s.XListMapKeys {
+		keyed := s.Items.Schema.Properties[key]
+		keys = max(keys, len(samples(&keyed)))
+	}
+	if len(s.XListMapKeys) > 0 {
+		high = min(high, keys)
+	}
 	items := samples(s.Items.Schema)
-	// list returns a list that starts with an item and whose items have different keys.
+	distinct := s.XListType != nil && *s.XListType != "atomic"
+	// list returns a list that starts with an item. The others are equal, because a rule may limit the
+	// length of all, unless they have to differ.
 	list := func(length int, first any) any {
 		values := []any{}
 		for i := range length {
-			item := runtime.DeepCopyJSONValue(items[i%len(items)])
+			item := runtime.DeepCopyJSONValue(items[0])
 			if i == 0 {
 				item = runtime.DeepCopyJSONValue(first)
+			} else if distinct {
+				item = runtime.DeepCopyJSONValue(items[i%len(items)])
 			}
 			for _, key := range s.XListMapKeys {
 				keyed := s.Items.Schema.Properties[key]
