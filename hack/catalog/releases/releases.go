@@ -38,6 +38,8 @@ type Release struct {
 	Date   string `json:"date"`
 	// RollsServers states which pods of Echoes the upgrade to this release restarts.
 	RollsServers Servers `json:"rollsServers"`
+	// TightensCRD states whether the CRD rejects new Echoes that an earlier version accepted.
+	TightensCRD bool `json:"tightensCRD,omitempty"`
 
 	root string
 }
@@ -95,29 +97,30 @@ func read(root string) ([]Release, error) {
 	return releases, nil
 }
 
-// Rolls returns which servers an upgrade between two versions restarts: those that a version after
-// from, up to and including to, restarts.
-func Rolls(from, to semver.Version) (Servers, error) {
+// Upgrade returns what an upgrade between two versions does: what the versions after from, up to and
+// including to, do. Only RollsServers and TightensCRD are set.
+func Upgrade(from, to semver.Version) (Release, error) {
 	root, err := top()
 	if err != nil {
-		return "", err
+		return Release{}, err
 	}
 	releases, err := read(root)
-	return rolls(releases, from, to), err
+	return upgrade(releases, from, to), err
 }
 
-func rolls(releases []Release, from, to semver.Version) Servers {
-	servers := NoServers
+func upgrade(releases []Release, from, to semver.Version) Release {
+	sum := Release{RollsServers: NoServers}
 	for _, release := range releases {
 		version, err := semver.Parse(release.Version)
 		if err != nil || version.LTE(from) || version.GT(to) {
 			continue
 		}
-		if release.RollsServers == AllServers || servers == NoServers {
-			servers = release.RollsServers
+		if release.RollsServers == AllServers || sum.RollsServers == NoServers {
+			sum.RollsServers = release.RollsServers
 		}
+		sum.TightensCRD = sum.TightensCRD || release.TightensCRD
 	}
-	return servers
+	return sum
 }
 
 // File returns a file of the release. The path is relative to the root of the repository.

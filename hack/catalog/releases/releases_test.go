@@ -65,20 +65,23 @@ func TestLoadReportsInvalidList(t *testing.T) {
 	}
 }
 
-func TestRollsReturnsTheServersThatAnyPassedVersionRestarts(t *testing.T) {
+func TestUpgradeDoesWhatAnyPassedVersionDoes(t *testing.T) {
 	releases := []Release{
 		{Version: "0.1.0", RollsServers: AllServers}, {Version: "0.2.0", RollsServers: DefaultServers},
-		{Version: "0.3.0", RollsServers: NoServers}, {Version: "0.4.0", RollsServers: AllServers},
+		{Version: "0.3.0", RollsServers: NoServers}, {Version: "0.4.0", RollsServers: AllServers, TightensCRD: true},
 	}
 	for _, test := range []struct {
 		from, to string
-		want     Servers
+		servers  Servers
+		tightens bool
 	}{
-		{"0.1.0", "0.2.0", DefaultServers}, {"0.1.0", "0.3.0", DefaultServers}, {"0.2.0", "0.3.0", NoServers},
-		{"0.3.0", "0.4.0", AllServers}, {"0.1.0", "0.4.0", AllServers}, {"0.4.0", "0.4.1", NoServers},
+		{"0.1.0", "0.2.0", DefaultServers, false}, {"0.1.0", "0.3.0", DefaultServers, false}, {"0.2.0", "0.3.0", NoServers, false},
+		{"0.3.0", "0.4.0", AllServers, true}, {"0.1.0", "0.4.0", AllServers, true}, {"0.4.0", "0.4.1", NoServers, false},
 	} {
-		if got := rolls(releases, semver.MustParse(test.from), semver.MustParse(test.to)); got != test.want {
-			t.Errorf("upgrade from %s to %s restarts %s, want %s", test.from, test.to, got, test.want)
+		got := upgrade(releases, semver.MustParse(test.from), semver.MustParse(test.to))
+		if got.RollsServers != test.servers || got.TightensCRD != test.tightens {
+			t.Errorf("upgrade from %s to %s restarts %s, tightens the CRD: %t, want %s, %t",
+				test.from, test.to, got.RollsServers, got.TightensCRD, test.servers, test.tightens)
 		}
 	}
 }

@@ -21,7 +21,7 @@ func upgrade(channel string, from, to semver.Version, w workload.Workload) {
 	GinkgoHelper()
 	before := w.Observe()
 	start := time.Now()
-	rolled, err := releases.Rolls(from, to)
+	does, err := releases.Upgrade(from, to)
 	Expect(err).NotTo(HaveOccurred())
 	approve(to.String())
 	awaitSucceeded(to.String())
@@ -31,7 +31,7 @@ func upgrade(channel string, from, to semver.Version, w workload.Workload) {
 	By("checking that the new operator reconciles")
 	w.ExerciseOperator()
 	Expect(Kubectl("get", crd, "-o", "jsonpath={.status.storedVersions}")).To(Equal(`["v1"]`))
-	upgrades = append(upgrades, fmt.Sprintf("| %s | %s | %s | %.1f s | %s |", from, to, channel, took.Seconds(), w.ExpectUnaffected(before, rolled)))
+	upgrades = append(upgrades, fmt.Sprintf("| %s | %s | %s | %.1f s | %s |", from, to, channel, took.Seconds(), w.ExpectUnaffected(before, does.RollsServers)))
 }
 
 // expectNothingLeftOf checks that OLM has deleted the version and every object that it created for it.

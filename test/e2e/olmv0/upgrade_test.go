@@ -56,7 +56,7 @@ func newest() (release, tree, broken, fixed string) {
 var _ = Describe("An upgrade", Label("upgrade"), func() {
 	It("to this tree waits for the end of a rollout", func() {
 		release, tree, _, _ := newest()
-		rolled, err := releases.Rolls(semver.MustParse(release), semver.MustParse(tree))
+		does, err := releases.Upgrade(semver.MustParse(release), semver.MustParse(tree))
 		Expect(err).NotTo(HaveOccurred())
 		serveCatalog(image + "broken")
 		subscribe("test", release)
@@ -82,7 +82,7 @@ var _ = Describe("An upgrade", Label("upgrade"), func() {
 		awaitSucceeded(tree)
 		AddReportEntry(fmt.Sprintf("OLM continued %.0f s after the end of the rollout", time.Since(start).Seconds()))
 		expectNothingLeftOf(release)
-		w.ExpectUnaffected(before, rolled)
+		w.ExpectUnaffected(before, does.RollsServers)
 	})
 
 	It("is not needed after an installation from a catalog image with its own server", func() {
