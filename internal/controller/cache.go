@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"time"
+	"unique"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -48,11 +49,17 @@ func CacheOptions(namespaces []string) cache.Options {
 	return options
 }
 
-// slimEcho removes metadata that the operator does not use. A write of the status does not change
-// metadata.
+// slimEcho removes metadata that the operator does not use, and shares the texts of conditions, which
+// are equal in most Echoes. A write of the status does not change metadata.
 func slimEcho(object any) (any, error) {
 	if echo, ok := object.(*echov1.Echo); ok {
 		echo.ManagedFields, echo.Labels, echo.Annotations = nil, nil, nil
+		for i := range echo.Status.Conditions {
+			c := &echo.Status.Conditions[i]
+			for _, text := range []*string{&c.Type, (*string)(&c.Status), &c.Reason, &c.Message} {
+				*text = unique.Make(*text).Value()
+			}
+		}
 	}
 	return object, nil
 }

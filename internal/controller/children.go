@@ -95,8 +95,16 @@ func (r *EchoReconciler) reconcileChild(ctx context.Context, echo *echov1.Echo, 
 	case !wanted:
 		return r.remove(ctx, echo, c, live)
 	}
-	return r.update(ctx, echo, c, live)
+	result, err := r.update(ctx, echo, c, live)
+	if live.GetLabels()[children.ManagedByLabel] != children.ManagedBy {
+		result.recheck = earliest(result.recheck, unwatchedRecheck)
+	}
+	return result, err
 }
+
+// unwatchedRecheck is when to read a child again that the watch does not report, because admission
+// removed the operator's label.
+const unwatchedRecheck = 5 * time.Second
 
 // find returns the object with the name of the child, or nil. The cache contains only objects
 // with the operator's label, and only stubs of those that are not children. So an object that is
@@ -104,7 +112,7 @@ func (r *EchoReconciler) reconcileChild(ctx context.Context, echo *echov1.Echo, 
 func (r *EchoReconciler) find(ctx context.Context, echo *echov1.Echo, c children.Kind, wanted bool) (client.Object, error) {
 	object := client.Object(c.New())
 	key := client.ObjectKey{Namespace: echo.Namespace, Name: children.Name(echo)}
-	err := call(ctx, func() error { return r.Client.Get(ctx, key, object) })
+	err := r.Client.Get(ctx, key, object)
 	switch {
 	case apierrors.IsNotFound(err):
 		if !wanted || !previouslyReconciled(echo, c) {
