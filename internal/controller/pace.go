@@ -24,7 +24,7 @@ const (
 	// writes of the status, of which a rollout causes several.
 	correctionBurst = 2
 	childBurst      = 20
-	statusBurst     = 10
+	statusBurst     = 5
 
 	// repeatedDriftPace is the interval from which on the status reports repeated drift.
 	repeatedDriftPace = 4 * minPace
