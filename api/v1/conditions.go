@@ -22,6 +22,11 @@ const (
 	// set in place of the operator's, in a field that does not affect the answer. The message
 	// names the child and the fields. The condition does not affect Ready.
 	ConditionOverridden = "Overridden"
+
+	// ConditionRouted exists only with spec.route. It is True when every Gateway that the route
+	// names accepted the newest route, and resolved its reference to the Service. A rejection has
+	// the reason of the Gateway's controller. Ready includes it.
+	ConditionRouted = "Routed"
 )
 
 // Reasons of conditions that report no failure.
@@ -54,6 +59,13 @@ const (
 
 	// ReasonTerminating means that the Echo is being deleted.
 	ReasonTerminating = "Terminating"
+
+	// ReasonAccepted means that every Gateway accepted the newest route.
+	ReasonAccepted = "Accepted"
+
+	// ReasonNoParentAnswered means that a Gateway has not answered for the newest route: the
+	// Gateway does not exist, or its controller has not reconciled the route yet.
+	ReasonNoParentAnswered = "NoParentAnswered"
 )
 
 // Reasons of failures, most severe first. Degraded has the reason and Ready repeats it.
@@ -90,4 +102,13 @@ const (
 
 	// ReasonProgressDeadlineExceeded means that the rollout made no progress before its deadline.
 	ReasonProgressDeadlineExceeded = "ProgressDeadlineExceeded"
+
+	// ReasonGatewayAPINotInstalled means that the cluster does not serve HTTPRoute in
+	// gateway.networking.k8s.io/v1. The operator creates the route within a minute after the CRD
+	// is installed.
+	ReasonGatewayAPINotInstalled = "GatewayAPINotInstalled"
+
+	// ReasonRouteRejected means that a Gateway rejected the route. The condition Routed has the
+	// reason of the Gateway's controller.
+	ReasonRouteRejected = "RouteRejected"
 )

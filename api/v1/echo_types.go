@@ -96,6 +96,13 @@ type EchoSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!has(self.claims)",message="claims are not supported: set limits and requests"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Resources",xDescriptors="urn:alm:descriptor:com.tectonic.ui:resourceRequirements"
 	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
+
+	// Exposes the Service outside the cluster through Gateways of the Gateway API, with an
+	// HTTPRoute. The cluster must serve HTTPRoute in gateway.networking.k8s.io/v1.
+	//
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Route"
+	Route *Route `json:"route,omitempty"`
 }
 
 // Page configures the HTML page.
@@ -157,13 +164,22 @@ type EchoStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="URL",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	URL string `json:"url,omitempty"`
 
+	// The URL outside the cluster, with `route`: its scheme, its first hostname, the port of its
+	// first Gateway and its first path. Empty if there is no hostname, or the first has a wildcard.
+	// The condition Routed reports whether the Gateways accepted the route.
+	//
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="External URL",xDescriptors="urn:alm:descriptor:org.w3:link"
+	ExternalURL string `json:"externalURL,omitempty"`
+
 	// The metadata.generation that the rest of the status describes.
 	//
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Observed generation"
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// The conditions Ready (the summary), Available, Progressing, Degraded and Overridden.
+	// The conditions Ready (the summary), Available, Progressing, Degraded and Overridden. With
+	// `route`, also Routed.
 	//
 	// +optional
 	// +listType=map
@@ -208,8 +224,8 @@ type OverriddenChild struct {
 }
 
 // Echo declares an HTTP endpoint that returns a fixed message. For each Echo, the operator
-// manages a Deployment, a Service and, with more than one replica, a PodDisruptionBudget.
-// Each is named echo-<name of the Echo>.
+// manages a Deployment, a Service, with more than one replica a PodDisruptionBudget, and with
+// `route` an HTTPRoute. Each is named echo-<name of the Echo>.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=echoes,singular=echo,shortName=ec,categories=all
@@ -222,7 +238,7 @@ type OverriddenChild struct {
 // +kubebuilder:printcolumn:name="REASON",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
 // +kubebuilder:printcolumn:name="AGE",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([a-z0-9-]{0,56}[a-z0-9])?$')",message="metadata.name becomes the Service name echo-<name>: at most 58 lower-case letters, digits and hyphens, no dots, with a letter or digit at both ends"
-// +operator-sdk:csv:customresourcedefinitions:displayName="Echo",resources={{Deployment,v1,""},{Service,v1,""},{PodDisruptionBudget,v1,""},{Event,v1,""}}
+// +operator-sdk:csv:customresourcedefinitions:displayName="Echo",resources={{Deployment,v1,""},{Service,v1,""},{PodDisruptionBudget,v1,""},{HTTPRoute,v1,""},{Event,v1,""}}
 type Echo struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`

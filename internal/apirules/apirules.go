@@ -63,6 +63,49 @@ var Violations = []Violation{
 	{"spec.args", CEL, append(list(2, strings.Repeat("é", 16384)), "a"), "args must have at most 32,768 characters in total", "spec.args"},
 	{"spec.resources.limits", "pattern", map[string]any{"cpu": "much"}, "spec.resources.limits.cpu", ""},
 	{"spec.resources.requests", "pattern", map[string]any{"cpu": "much"}, "spec.resources.requests.cpu", ""},
+	{"spec.route.parentRefs", "required", nil, "spec.route.parentRefs: Required value", ""},
+	{"spec.route.parentRefs", "minItems", []any{}, "spec.route.parentRefs", "at least 1"},
+	{"spec.route.parentRefs", "maxItems", gateways("a", "b", "c", "d", "e"), "spec.route.parentRefs: Too many", "4"},
+	{"spec.route.parentRefs", CEL, gateways("a", "a"), "parentRefs that name the same Gateway must each have a sectionName of their own", "spec.route.parentRefs"},
+	{"spec.route.parentRefs.name", "required", nil, "spec.route.parentRefs[0].name: Required value", ""},
+	{"spec.route.parentRefs.name", "minLength", "", "spec.route.parentRefs[0].name", "at least 1"},
+	{"spec.route.parentRefs.name", "maxLength", strings.Repeat("n", 254), "spec.route.parentRefs[0].name: Too long", "253"},
+	{"spec.route.parentRefs.name", "pattern", "Public", "spec.route.parentRefs[0].name", "[a-z0-9]"},
+	{"spec.route.parentRefs.namespace", "minLength", "", "spec.route.parentRefs[0].namespace", "at least 1"},
+	{"spec.route.parentRefs.namespace", "maxLength", strings.Repeat("n", 64), "spec.route.parentRefs[0].namespace: Too long", "63"},
+	{"spec.route.parentRefs.namespace", "pattern", "a.b", "spec.route.parentRefs[0].namespace", "[a-z0-9]"},
+	{"spec.route.parentRefs.sectionName", "minLength", "", "spec.route.parentRefs[0].sectionName", "at least 1"},
+	{"spec.route.parentRefs.sectionName", "maxLength", strings.Repeat("n", 254), "spec.route.parentRefs[0].sectionName: Too long", "253"},
+	{"spec.route.parentRefs.sectionName", "pattern", "HTTPS", "spec.route.parentRefs[0].sectionName", "[a-z0-9]"},
+	{"spec.route.parentRefs.port", "minimum", int64(0), "spec.route.parentRefs[0].port", "greater than or equal to 1"},
+	{"spec.route.parentRefs.port", "maximum", int64(65536), "spec.route.parentRefs[0].port", "65535"},
+	{"spec.route.hostnames", "maxItems", list(9, "a.example"), "spec.route.hostnames: Too many", "8"},
+	{"spec.route.hostnames", "minLength", list(1, ""), "spec.route.hostnames[0]", "at least 1"},
+	{"spec.route.hostnames", "maxLength", list(1, strings.Repeat("h", 254)), "spec.route.hostnames[0]: Too long", "253"},
+	{"spec.route.hostnames", "pattern", list(1, "a.example:443"), "spec.route.hostnames[0]", "[a-z0-9]"},
+	{"spec.route.hostnames", "pattern", list(1, "a.*.example"), "spec.route.hostnames[0]", "[a-z0-9]"},
+	{"spec.route.paths", "minItems", []any{}, "spec.route.paths", "at least 1"},
+	{"spec.route.paths", "maxItems", slices.Repeat([]any{map[string]any{"value": "/"}}, 9), "spec.route.paths: Too many", "8"},
+	{"spec.route.paths.type", "enum", "RegularExpression", "spec.route.paths[0].type", "PathPrefix"},
+	{"spec.route.paths.value", "required", nil, "spec.route.paths[0].value: Required value", ""},
+	{"spec.route.paths.value", "maxLength", "/" + strings.Repeat("p", 1024), "spec.route.paths[0].value: Too long", "1024"},
+	{"spec.route.paths.value", "pattern", "docs", "spec.route.paths[0].value", "^/"},
+	{"spec.route.paths.value", "pattern", "/a?b", "spec.route.paths[0].value", "^/"},
+	{"spec.route.paths.value", CEL, "/a//b", "value of a path must not contain //", "spec.route.paths[0]"},
+	{"spec.route.paths.value", CEL, "/a/./b", "value of a path must not contain //", "spec.route.paths[0]"},
+	{"spec.route.paths.value", CEL, "/a/..", "value of a path must not contain //", "spec.route.paths[0]"},
+	{"spec.route.paths.value", CEL, "/a%2Fb", "value of a path must not contain //", "spec.route.paths[0]"},
+	{"spec.route.responseHeaders", "maxItems", headers(17), "spec.route.responseHeaders: Too many", "16"},
+	{"spec.route.responseHeaders", CEL, []any{header("A", "v"), header("a", "v")}, "responseHeaders must not repeat a name", "spec.route.responseHeaders"},
+	{"spec.route.responseHeaders.name", "required", nil, "spec.route.responseHeaders[0].name: Required value", ""},
+	{"spec.route.responseHeaders.name", "minLength", "", "spec.route.responseHeaders[0].name", "at least 1"},
+	{"spec.route.responseHeaders.name", "maxLength", strings.Repeat("n", 257), "spec.route.responseHeaders[0].name: Too long", "256"},
+	{"spec.route.responseHeaders.name", "pattern", "a:", "spec.route.responseHeaders[0].name", "[A-Za-z0-9"},
+	{"spec.route.responseHeaders.value", "required", nil, "spec.route.responseHeaders[0].value: Required value", ""},
+	{"spec.route.responseHeaders.value", "minLength", "", "spec.route.responseHeaders[0].value", "at least 1"},
+	{"spec.route.responseHeaders.value", "maxLength", strings.Repeat("v", 4097), "spec.route.responseHeaders[0].value: Too long", "4096"},
+	{"spec.route.responseHeaders.value", "pattern", "a\r\nSet-Cookie: b", "spec.route.responseHeaders[0].value", "[!-~]"},
+	{"spec.route.scheme", "enum", "tcp", "spec.route.scheme", "https"},
 	{"spec.resources.claims", CEL, []any{map[string]any{"name": "gpu"}}, "claims are not supported: set limits and requests", "spec.resources"},
 }
 
@@ -75,11 +118,40 @@ var Limits = []map[string]any{
 		}},
 	{"message": "m", "command": []any{}, "args": []any{}},
 	{"message": "m", "image": "i", "command": list(64, "c"), "args": list(64, strings.Repeat("é", 512))},
+	{"message": "m", "route": map[string]any{
+		"parentRefs": []any{
+			map[string]any{"name": strings.Repeat("n", 253), "namespace": strings.Repeat("n", 63), "sectionName": strings.Repeat("n", 253), "port": int64(1)},
+			map[string]any{"name": strings.Repeat("n", 253), "namespace": strings.Repeat("n", 63), "sectionName": "s", "port": int64(65535)},
+			map[string]any{"name": strings.Repeat("n", 253)}, map[string]any{"name": "1.b-c"},
+		},
+		"hostnames": append(list(7, strings.Repeat("h", 253)), "*.example"),
+		"paths": append(slices.Repeat([]any{map[string]any{"type": "Exact", "value": "/" + strings.Repeat("p", 1023)}}, 6),
+			map[string]any{"value": "/"}, map[string]any{"type": "PathPrefix", "value": "/-A9._~!$&'()*+,;=:@%2a/.well-known/..a/"}),
+		"responseHeaders": headers(16), "scheme": "http",
+	}},
 	{"message": "m", "image": "i", "command": list(2, strings.Repeat("é", 16384)), "args": []any{strings.Repeat("é", 16384), ""}},
 }
 
 // list returns a list that contains the item so many times.
 func list(length int, item string) []any { return slices.Repeat([]any{item}, length) }
+
+// gateways returns parentRefs with these names.
+func gateways(names ...string) (refs []any) {
+	for _, name := range names {
+		refs = append(refs, map[string]any{"name": name})
+	}
+	return refs
+}
+
+func header(name, value string) any { return map[string]any{"name": name, "value": value} }
+
+// headers returns so many headers of the maximum length.
+func headers(count int) (all []any) {
+	for i := range count {
+		all = append(all, header(fmt.Sprintf("%02d", i)+strings.Repeat("!", 254), "v"+strings.Repeat(" ", 4094)+"v"))
+	}
+	return all
+}
 
 // Echo returns an Echo with the spec. It is unstructured, because the Go type cannot represent
 // every invalid value.
@@ -97,13 +169,34 @@ func (v Violation) Echo(namespace string) *unstructured.Unstructured {
 	if (v.Field == "spec.command" || v.Field == "spec.args") && v.Text != needsImage {
 		echo.Object["spec"].(map[string]any)["image"] = "i"
 	}
-	path := strings.Split(v.Field, ".")
-	if v.Value == nil {
-		unstructured.RemoveNestedField(echo.Object, path...)
-	} else if err := unstructured.SetNestedField(echo.Object, v.Value, path...); err != nil {
-		panic(err) // The path contains a scalar: the table above is wrong.
+	if strings.HasPrefix(v.Field, "spec.route.") {
+		echo.Object["spec"].(map[string]any)["route"] = map[string]any{
+			"parentRefs": gateways("g"), "paths": []any{map[string]any{"value": "/"}}, "responseHeaders": []any{header("a", "v")},
+		}
 	}
+	set(echo.Object, strings.Split(v.Field, "."), v.Value)
 	return echo
+}
+
+// set sets a field, or removes it if the value is nil. Of a list, it changes the first item.
+func set(object map[string]any, path []string, value any) {
+	name, rest := path[0], path[1:]
+	if len(rest) == 0 {
+		if object[name] = value; value == nil {
+			delete(object, name)
+		}
+		return
+	}
+	if items, is := object[name].([]any); is {
+		set(items[0].(map[string]any), rest, value)
+		return
+	}
+	child, is := object[name].(map[string]any)
+	if !is {
+		child = map[string]any{}
+		object[name] = child
+	}
+	set(child, rest, value)
 }
 
 // Check returns an error unless err is the API server's rejection of this violation.

@@ -44,6 +44,9 @@ func Echo(data []byte) *echov1.Echo {
 	if random.Intn(2) == 0 {
 		echo.Spec.Resources = corev1.ResourceRequirements{Limits: random.resources(), Requests: random.resources()}
 	}
+	if random.Intn(2) == 0 {
+		echo.Spec.Route = random.route()
+	}
 	return echo
 }
 
@@ -110,4 +113,33 @@ func (s source) resources() corev1.ResourceList {
 		list[corev1.ResourceName(name)] = resource.MustParse(s.of("0", "1", "10m", "0.0105", "100500u", "1e3", "64Mi", "1500M", "1.5Gi", "-1", "9223372036854775807"))
 	}
 	return list
+}
+
+// route returns a route with the defaults of the API server.
+func (s source) route() *echov1.Route {
+	route := &echov1.Route{Scheme: s.of("http", "https")}
+	for i := range 1 + s.Intn(4) {
+		route.ParentRefs = append(route.ParentRefs, echov1.ParentRef{
+			Name:        fmt.Sprint(s.of("g", "a.b", "0"), i), // Two entries for a Gateway need different sections.
+			Namespace:   s.of("", "op-demo", "infra"),
+			SectionName: s.of("", "https", "a.b"),
+			Port:        []int32{0, 1, 80, 443, 8443, 65535}[s.Intn(6)],
+		})
+	}
+	for range s.Intn(9) {
+		route.Hostnames = append(route.Hostnames, s.of("a", "status.example.com", "*.example.com", "1.2.3.4", strings.Repeat("h", 253)))
+	}
+	for range 1 + s.Intn(8) {
+		route.Paths = append(route.Paths, echov1.Path{
+			Type:  s.of("Exact", "PathPrefix"),
+			Value: s.of("/", "/docs/", "/.well-known/security.txt", "/a%20b", "/-._~!$&'()*+,;=:@", "/"+strings.Repeat("p", 1023)),
+		})
+	}
+	for i := range s.Intn(17) {
+		route.ResponseHeaders = append(route.ResponseHeaders, echov1.ResponseHeader{
+			Name:  fmt.Sprint(s.of("Content-Type", "x", "!#$%&'*+-.^_`|~", strings.Repeat("n", 254)), i),
+			Value: s.of("v", "text/html; charset=utf-8", "a\tb", strings.Repeat("v", 4096)),
+		})
+	}
+	return route
 }

@@ -34,7 +34,7 @@ const longestMessage = 16384
 
 // fields returns all fields of the spec.
 func fields() []field {
-	custom, page := map[string]any{"image": customImage}, map[string]any{"page": map[string]any{}}
+	custom, page, routed := map[string]any{"image": customImage}, map[string]any{"page": map[string]any{}}, map[string]any{"route": route()}
 	half := strings.Repeat("a", 16384) // The longest item, and half of the longest list.
 	return []field{
 		{path: "message", required: true, minimum: "m", maximum: strings.Repeat("🦜", longestMessage), another: "$(HOME) <b> \"q\"\n\ttwo  lines\r\n",
@@ -59,8 +59,46 @@ func fields() []field {
 			another: map[string]any{"memory": "123456789m"}, invalid: []any{map[string]any{"cpu": "much"}, map[string]any{"cpu": true}}},
 		{path: "resources.limits", minimum: map[string]any{"cpu": 0}, maximum: map[string]any{"cpu": "128", "memory": "4Ti", "ephemeral-storage": "1.5e12"},
 			another: map[string]any{"cpu": "0.0001"}, invalid: []any{map[string]any{"cpu": "much"}, map[string]any{"cpu": true}}},
+		{path: "route", minimum: route(), another: route("hostnames", []any{"*.example.com", "a"}), invalid: []any{map[string]any{}, "yes", []any{}},
+			maximum: route("parentRefs", gateways(4), "hostnames", slices.Repeat([]any{strings.Repeat("h", 253)}, 8), "responseHeaders", responseHeaders(16), "scheme", "http",
+				"paths", slices.Repeat([]any{map[string]any{"type": "Exact", "value": "/" + strings.Repeat("p", 1023)}}, 8))},
+		{path: "route.parentRefs", with: routed, required: true, minimum: gateways(1), maximum: gateways(4), another: []any{map[string]any{"name": "g", "port": 443}},
+			invalid: []any{[]any{}, gateways(5), append(gateways(1), gateways(1)...), []any{map[string]any{"name": "G"}}}},
+		{path: "route.hostnames", with: routed, minimum: []any{}, maximum: slices.Repeat([]any{strings.Repeat("h", 253)}, 8), another: []any{"*.example.com", "a"},
+			invalid: []any{[]any{""}, []any{"A"}, []any{"a:80"}, slices.Repeat([]any{"a"}, 9)}},
+		{path: "route.paths", with: routed, minimum: []any{map[string]any{"value": "/"}}, another: []any{map[string]any{"type": "Exact", "value": "/a"}},
+			maximum: slices.Repeat([]any{map[string]any{"value": "/" + strings.Repeat("p", 1023)}}, 8),
+			invalid: []any{[]any{}, []any{map[string]any{}}, []any{map[string]any{"value": "a"}}, []any{map[string]any{"value": "/../a"}}}},
+		{path: "route.responseHeaders", with: routed, minimum: []any{}, maximum: responseHeaders(16), another: []any{map[string]any{"name": "Content-Type", "value": "a/b; c=d"}},
+			invalid: []any{responseHeaders(17), []any{map[string]any{"name": "a"}}, []any{map[string]any{"name": "a b", "value": "v"}}, []any{map[string]any{"name": "a", "value": "v\n"}}}},
+		{path: "route.scheme", with: routed, minimum: "http", maximum: "https", another: "http", invalid: []any{"", "HTTP", "tcp"}},
 		{path: "resources.claims", invalid: []any{[]any{map[string]any{"name": "gpu"}}}, rejection: "spec.resources: Invalid value: claims are not supported"},
 	}
+}
+
+// route returns a route with some fields.
+func route(pathsAndValues ...any) map[string]any {
+	values := map[string]any{"parentRefs": gateways(1)}
+	for i := 0; i < len(pathsAndValues); i += 2 {
+		values[pathsAndValues[i].(string)] = pathsAndValues[i+1] //nolint:gosec // The number of arguments is even.
+	}
+	return values
+}
+
+// gateways returns so many parentRefs.
+func gateways(count int) (refs []any) {
+	for i := range count {
+		refs = append(refs, map[string]any{"name": fmt.Sprint("g", i)})
+	}
+	return refs
+}
+
+// responseHeaders returns so many headers.
+func responseHeaders(count int) (headers []any) {
+	for i := range count {
+		headers = append(headers, map[string]any{"name": fmt.Sprint("X-", i), "value": strings.Repeat("v", 4096)})
+	}
+	return headers
 }
 
 // change sets fields of the spec, by their path. Nil unsets a field.
