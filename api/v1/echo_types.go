@@ -8,6 +8,8 @@ import (
 // EchoSpec is the desired state of an Echo: the message and how it is served.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.image) || (!has(self.command) || size(self.command) == 0) && (!has(self.args) || size(self.args) == 0)",message="command and args are for a server of your own: set image, too"
+// +kubebuilder:validation:XValidation:rule="!has(self.statusCode) || self.statusCode == 200 || (!has(self.command) || size(self.command) == 0) && (!has(self.args) || size(self.args) == 0)",message="statusCode must be 200 or unset with command or args: a server of your own chooses its status code"
+// +kubebuilder:validation:XValidation:rule="!has(self.readinessPath) || has(self.command) && size(self.command) > 0 || has(self.args) && size(self.args) > 0",message="readinessPath is for a server of your own: set command or args, too"
 type EchoSpec struct {
 	// The text that the endpoint returns for every request, byte for byte. The default
 	// server appends one newline. 1 to 16,384 characters, no NUL.
@@ -18,6 +20,17 @@ type EchoSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!self.contains('\\u0000')",message="message must not contain the NUL character"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Message",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Message string `json:"message"`
+
+	// The HTTP status code of the answer, 200 to 599. An answer with the code 204 or 304 has no
+	// body, so it does not contain the message. With `command` or `args`, only 200 is valid: a
+	// server of your own chooses its status code.
+	//
+	// +optional
+	// +kubebuilder:default=200
+	// +kubebuilder:validation:Minimum=200
+	// +kubebuilder:validation:Maximum=599
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Status code",xDescriptors="urn:alm:descriptor:com.tectonic.ui:number"
+	StatusCode int32 `json:"statusCode,omitempty"`
 
 	// The number of pods that serve the message, 1 to 5. `kubectl scale` and a
 	// HorizontalPodAutoscaler that targets the Echo set this field.
@@ -68,7 +81,8 @@ type EchoSpec struct {
 	// Replaces the entrypoint of `image` and the default arguments. The container also
 	// gets the environment variables ECHO_TEXT and ECHO_PORT, which you can use here as
 	// $(ECHO_TEXT) and $(ECHO_PORT). The program does not have to listen on `targetPort`, so
-	// its pods have no probes: a pod counts as available after it has run for five seconds.
+	// without `readinessPath` its pods have no probes: a pod counts as available after it has run
+	// for five seconds.
 	// At most 64 items of at most 16,384 characters, and 32,768 characters in total.
 	//
 	// +optional
@@ -89,6 +103,17 @@ type EchoSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Arguments",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	Args []string `json:"args,omitempty"`
 
+	// The path of the HTTP readiness and liveness probes of a server of your own, for example
+	// "/healthz". The server must answer it on `targetPort` with a status code from 200 to 399. Only
+	// with `command` or `args`. When unset, such a server has no probes. It starts with / and has up
+	// to 1,024 printable ASCII characters without spaces.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:Pattern=`^/[!-~]*$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Readiness path",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
+	ReadinessPath string `json:"readinessPath,omitempty"`
+
 	// CPU and memory of the server's container. When unset: requests of 10m and 16Mi,
 	// limits of 100m and 64Mi.
 	//
@@ -103,6 +128,13 @@ type EchoSpec struct {
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Route"
 	Route *Route `json:"route,omitempty"`
+
+	// Where and how the pods run. A change restarts the pods. When unset, the pods run on any Linux
+	// node that they tolerate.
+	//
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Pod settings"
+	Pod *PodSettings `json:"pod,omitempty"`
 }
 
 // Page configures the HTML page.
@@ -145,6 +177,12 @@ type EchoStatus struct {
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Pods"
 	Replicas int32 `json:"replicas,omitempty"`
+
+	// The number of ready pods, old and new.
+	//
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Ready replicas"
+	ReadyReplicas int32 `json:"readyReplicas,omitempty"`
 
 	// The number of available pods.
 	//

@@ -31,7 +31,9 @@ const CEL = "x-kubernetes-validations"
 const needsImage = "command and args are for a server of your own: set image, too"
 
 // Violations violate every rule of the API, each as little as possible.
-var Violations = []Violation{
+var Violations = slices.Concat(fieldViolations, podViolations)
+
+var fieldViolations = []Violation{
 	{"metadata.name", CEL, "with.dot", "metadata.name becomes the Service name", "no dots"},
 	{"metadata.name", CEL, strings.Repeat("n", 59), "metadata.name becomes the Service name", "58"},
 	{"spec", "required", nil, "spec: Required value", ""},
@@ -61,6 +63,14 @@ var Violations = []Violation{
 	{"spec.args", "maxItems", list(65, "a"), "spec.args: Too many", "64"},
 	{"spec.args", "maxLength", list(1, strings.Repeat("a", 16385)), "spec.args[0]: Too long", "16384"},
 	{"spec.args", CEL, append(list(2, strings.Repeat("é", 16384)), "a"), "args must have at most 32,768 characters in total", "spec.args"},
+	{"spec.statusCode", "minimum", int64(199), "spec.statusCode", "greater than or equal to 200"},
+	{"spec.statusCode", "maximum", int64(600), "spec.statusCode", "less than or equal to 599"},
+	{"spec.statusCode", CEL, int64(503), "statusCode must be 200 or unset with command or args", ""},
+	{"spec.readinessPath", "pattern", "healthz", "spec.readinessPath", "^/[!-~]*$"},
+	{"spec.readinessPath", "pattern", "/a b", "spec.readinessPath", "^/[!-~]*$"},
+	{"spec.readinessPath", "pattern", "/é", "spec.readinessPath", "^/[!-~]*$"},
+	{"spec.readinessPath", "maxLength", "/" + strings.Repeat("p", 1024), "spec.readinessPath", "1024"},
+	{"spec.readinessPath", CEL, "/healthz", "readinessPath is for a server of your own", "set command or args, too"},
 	{"spec.resources.limits", "pattern", map[string]any{"cpu": "much"}, "spec.resources.limits.cpu", ""},
 	{"spec.resources.requests", "pattern", map[string]any{"cpu": "much"}, "spec.resources.requests.cpu", ""},
 	{"spec.route.parentRefs", "required", nil, "spec.route.parentRefs: Required value", ""},
@@ -129,6 +139,11 @@ var Limits = []map[string]any{
 			map[string]any{"value": "/"}, map[string]any{"type": "PathPrefix", "value": "/-A9._~!$&'()*+,;=:@%2a/.well-known/..a/"}),
 		"responseHeaders": headers(16), "scheme": "http",
 	}},
+	{"message": "m", "statusCode": int64(200), "image": "i", "command": []any{"c"}, "readinessPath": "/" + strings.Repeat("~", 1023)},
+	{"message": "m", "statusCode": int64(599), "image": "i", "command": []any{}, "args": []any{}},
+	{"message": "m", "image": "i", "args": []any{"a"}, "readinessPath": "/"},
+	{"message": "m", "pod": map[string]any{}},
+	{"message": "m", "pod": longestPodSettings()},
 	{"message": "m", "image": "i", "command": list(2, strings.Repeat("é", 16384)), "args": []any{strings.Repeat("é", 16384), ""}},
 }
 
@@ -166,11 +181,15 @@ func Echo(namespace string, spec map[string]any) *unstructured.Unstructured {
 // Echo returns an Echo that is valid except for the violation.
 func (v Violation) Echo(namespace string) *unstructured.Unstructured {
 	echo := Echo(namespace, map[string]any{"message": "m"})
+	spec := echo.Object["spec"].(map[string]any)
 	if (v.Field == "spec.command" || v.Field == "spec.args") && v.Text != needsImage {
-		echo.Object["spec"].(map[string]any)["image"] = "i"
+		spec["image"] = "i"
+	}
+	if v.Field == "spec.statusCode" || v.Field == "spec.readinessPath" && v.Rule != CEL {
+		spec["image"], spec["args"] = "i", []any{"a"}
 	}
 	if strings.HasPrefix(v.Field, "spec.route.") {
-		echo.Object["spec"].(map[string]any)["route"] = map[string]any{
+		spec["route"] = map[string]any{
 			"parentRefs": gateways("g"), "paths": []any{map[string]any{"value": "/"}}, "responseHeaders": []any{header("a", "v")},
 		}
 	}

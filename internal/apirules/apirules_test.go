@@ -55,7 +55,7 @@ func TestEveryRuleHasAViolation(t *testing.T) {
 // rules collects the rules of a schema in the form "<field> <keyword>". A rule for the items of a
 // list counts as one of the list; a validation rule has the form of its message.
 func rules(schema map[string]any, path string, found map[string]bool) {
-	for _, keyword := range []string{"minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "pattern", "enum"} {
+	for _, keyword := range []string{"minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "maxProperties", "pattern", "enum"} {
 		if _, ok := schema[keyword]; ok {
 			found[path+" "+keyword] = true
 		}
