@@ -35,7 +35,9 @@ func Deployment(deployment *appsv1.Deployment, echo *echov1.Echo, defaultImage s
 	spec := &deployment.Spec
 	spec.Replicas = new(echo.Spec.Replicas)
 	spec.Paused = false
-	spec.Selector = &metav1.LabelSelector{MatchLabels: Selector(echo)}
+	// The selector is immutable, so what admission added to it at the creation stays.
+	selector := ensure(&spec.Selector)
+	selector.MatchLabels = labels.Merge(selector.MatchLabels, Selector(echo))
 	spec.MinReadySeconds = 0
 	if hasOwnServer(echo) {
 		spec.MinReadySeconds = ownServerReadySeconds

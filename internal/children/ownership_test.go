@@ -33,7 +33,7 @@ const (
 var owned = map[string]*regexp.Regexp{
 	"Service": paths(ownedMeta, `spec\.(type|externalName|loadBalancerSourceRanges|selector|ports)`),
 	"Deployment": paths(ownedMeta,
-		`spec\.(replicas|paused|selector|minReadySeconds|progressDeadlineSeconds|revisionHistoryLimit)`,
+		`spec\.(replicas|paused|selector\.matchLabels\.kkloud\.io/echo|minReadySeconds|progressDeadlineSeconds|revisionHistoryLimit)`,
 		`spec\.strategy\.(type|rollingUpdate\.(maxSurge|maxUnavailable))`,
 		`spec\.template\.`+ownedMeta,
 		`spec\.template\.spec\.`+oneOf(
