@@ -77,6 +77,7 @@ var Kinds = []Kind{
 			"spec.template.spec.containers[" + containerName + "].args",
 			"spec.template.spec.containers[" + containerName + "].command",
 			"spec.template.spec.containers[" + containerName + "].env",
+			"spec.template.spec.containers[" + containerName + "].name",
 			"spec.template.spec.containers[" + containerName + "].ports",
 		},
 		Mutate: func(o Object, echo *echov1.Echo, serverImage string) {

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -47,13 +48,18 @@ func compare(c children.Kind, live, desired client.Object) (changes, error) {
 	if err != nil {
 		return changes{}, fmt.Errorf("compare %s with its desired state: %w", c.Name, err)
 	}
-	var document any
-	if err := json.Unmarshal(before, &document); err != nil {
+	var liveDocument, desiredDocument any
+	if err := errors.Join(json.Unmarshal(before, &liveDocument), json.Unmarshal(after, &desiredDocument)); err != nil {
 		return changes{}, err
 	}
 	var found changes
 	var values []string
 	for _, operation := range patch {
+		// Admission may have renamed the item of a list, so its desired name counts.
+		document := desiredDocument
+		if operation.Operation == "remove" {
+			document = liveDocument
+		}
 		field := fieldName(document, operation.Path)
 		found.fields = append(found.fields, field)
 		if c.DeterminesAnswer(field) {

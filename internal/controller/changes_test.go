@@ -69,6 +69,12 @@ func TestCompareNamesFieldsAndHashesLiveAndDesiredValues(t *testing.T) {
 	if args := check(deployment("own", "y"), deployment("own", "x")); len(args.answer) != 1 {
 		t.Errorf("another argument: fields that determine the answer %v, want one", args.answer)
 	}
+	renamed, both := deployment("own", "x"), deployment("own", "x")
+	renamed.Spec.Template.Spec.Containers = []corev1.Container{{Name: "renamed", Image: "own", Args: []string{"x"}}}
+	both.Spec.Template.Spec.Containers = []corev1.Container{{Name: "echo", Image: "own", Args: []string{"x"}}, renamed.Spec.Template.Spec.Containers[0]}
+	if renaming := check(renamed, both); !slices.Contains(renaming.answer, "spec.template.spec.containers[echo].name") {
+		t.Errorf("a renamed container: fields %v, that determine the answer %v, want its name", renaming.fields, renaming.answer)
+	}
 }
 
 func TestOverriddenRecordFitsTheSchema(t *testing.T) {

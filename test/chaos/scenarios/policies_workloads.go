@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
@@ -50,6 +51,9 @@ func workloads(ctx context.Context, e *harness.Environment, namespace string) (m
 	return all, nil
 }
 
+// errTakenAway means that admission sets another owner, so that the garbage collector deletes the child.
+var errTakenAway = errors.New("admission changes the controller of the child")
+
 // rejectedChildren returns the errors with which the API server rejects the desired state of the
 // children, by kind. It tries that without a change.
 func rejectedChildren(ctx context.Context, e *harness.Environment, w oracle.Workload) map[string]error {
@@ -70,6 +74,9 @@ func rejectedChildren(ctx context.Context, e *harness.Environment, w oracle.Work
 			desired.SetName(kinds.ChildName(w.Echo.Name))
 			kinds.Mutate(desired, w.Echo)
 			err = e.Client.Create(ctx, desired, client.DryRunAll)
+			if err == nil && !metav1.IsControlledBy(desired, w.Echo) {
+				err = errTakenAway
+			}
 		}
 		if err != nil && !apierrors.IsConflict(err) {
 			rejected[kind.Name] = err
