@@ -32,6 +32,7 @@ var _ = Describe("An Echo", func() {
 		expectReady(echo)
 		Expect(echo.Status.Ready).To(Equal("2/2"))
 		Expect(echo.Status.Replicas).To(Equal(int32(2)))
+		Expect(echo.Status.ReadyReplicas).To(Equal(int32(2)))
 		Expect(echo.Status.AvailableReplicas).To(Equal(int32(2)))
 		Expect(echo.Status.URL).To(Equal("http://echo-hello." + namespace + ".svc"))
 		Expect(echo.Status.ObservedGeneration).To(Equal(echo.Generation))

@@ -60,6 +60,7 @@ func Of(echo *echov1.Echo, observed Observation) echov1.EchoStatus {
 	status := echov1.EchoStatus{
 		Ready:              fmt.Sprintf("%d/%d", pods.ReadyReplicas, echo.Spec.Replicas),
 		Replicas:           pods.Replicas,
+		ReadyReplicas:      pods.ReadyReplicas,
 		AvailableReplicas:  pods.AvailableReplicas,
 		Selector:           children.Selector(echo).String(),
 		URL:                children.URL(echo),

@@ -194,9 +194,9 @@ func TestOfReportsTheConditions(t *testing.T) {
 }
 
 func TestOfReportsEndpointAndPods(t *testing.T) {
-	status := Of(newEcho(), Observation{Deployment: deployment(3, 2, 3, 1)})
-	got := fmt.Sprint(status.URL, " ", status.Selector, " ", status.Replicas, " ", status.AvailableReplicas, " ", status.ObservedGeneration)
-	if want := "http://echo-hello.op-demo.svc kkloud.io/echo=hello 3 1 7"; got != want {
+	status := Of(newEcho(), Observation{Deployment: deployment(3, 2, 2, 1)})
+	got := fmt.Sprint(status.URL, " ", status.Selector, " ", status.Ready, " ", status.Replicas, " ", status.ReadyReplicas, " ", status.AvailableReplicas, " ", status.ObservedGeneration)
+	if want := "http://echo-hello.op-demo.svc kkloud.io/echo=hello 2/2 3 2 1 7"; got != want {
 		t.Errorf("endpoint and pods = %s, want %s", got, want)
 	}
 }
