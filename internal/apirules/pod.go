@@ -66,7 +66,7 @@ func longestPodSettings() map[string]any {
 	}
 	annotations := map[string]any{}
 	for key := range labels {
-		annotations[key] = strings.Repeat("é", 256)
+		annotations[key] = strings.Repeat("😀", 256)
 	}
 	return map[string]any{
 		"nodeSelector": labels, "tolerations": tolerations, "priorityClassName": name, "labels": labels, "annotations": annotations,

@@ -39,6 +39,10 @@ func withPage(title string) func(*echov1.Echo) {
 	return func(echo *echov1.Echo) { echo.Spec.Page = &echov1.Page{Title: title, Color: "#2196F3"} }
 }
 
+func withStatusCode(code int32) func(*echov1.Echo) {
+	return func(echo *echov1.Echo) { echo.Spec.StatusCode = code }
+}
+
 func ownServer(echo *echov1.Echo) {
 	echo.Spec.Image = "docker.io/library/busybox:1.37"
 	echo.Spec.Command = []string{"sh", "-c"}
@@ -52,10 +56,12 @@ func everyField(echo *echov1.Echo) {
 	echo.Spec.Replicas = 5
 	echo.Spec.Port = 8080
 	echo.Spec.TargetPort = 80
+	echo.Spec.ReadinessPath = "/healthz"
 	echo.Spec.Resources = corev1.ResourceRequirements{
 		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("20m")},
 		Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("32Mi")},
 	}
+	echo.Spec.Pod = new(everyPodSetting())
 }
 
 // objects has one child of each kind.
@@ -95,7 +101,7 @@ func (all objects) budget() *policyv1.PodDisruptionBudget {
 func TestDesiredStateMatchesTheGoldenFiles(t *testing.T) {
 	for name, echo := range map[string]*echov1.Echo{
 		"minimal":     newEcho(),
-		"page":        newEcho(withPage("Greetings")),
+		"page":        newEcho(withPage("Greetings"), withStatusCode(503)),
 		"own-server":  newEcho(ownServer),
 		"every-field": newEcho(everyField),
 	} {
@@ -130,6 +136,7 @@ func TestDesiredStateMatchesTheGoldenFiles(t *testing.T) {
 func TestRemovedSettingsReturnToTheirDefault(t *testing.T) {
 	specs := map[string]*echov1.Echo{
 		"minimal": newEcho(), "page": newEcho(withPage("")), "own server": newEcho(ownServer), "every field": newEcho(everyField),
+		"status code": newEcho(withStatusCode(404)),
 	}
 	for from, before := range specs {
 		for to, after := range specs {

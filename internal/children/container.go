@@ -1,6 +1,7 @@
 package children
 
 import (
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,6 +42,7 @@ func mutateContainer(container *corev1.Container, echo *echov1.Echo, image strin
 	} else {
 		mutateDefaultServer(container, echo)
 	}
+	mutateProbes(container, echo)
 }
 
 // mutatePorts sets the port that the Service refers to. An entry with the old name is renamed, or
@@ -66,7 +68,7 @@ func hasOwnServer(echo *echov1.Echo) bool {
 	return len(echo.Spec.Command)+len(echo.Spec.Args) > 0
 }
 
-// mutateDefaultServer sets the arguments and probes of http-echo.
+// mutateDefaultServer sets the arguments of http-echo.
 func mutateDefaultServer(container *corev1.Container, echo *echov1.Echo) {
 	container.Command = nil
 	container.Args = []string{
@@ -76,19 +78,36 @@ func mutateDefaultServer(container *corev1.Container, echo *echov1.Echo) {
 	container.Env = slices.DeleteFunc(container.Env, func(env corev1.EnvVar) bool {
 		return env.Name == textVariable || env.Name == portVariable
 	})
-	mutateHealthProbe(ensure(&container.ReadinessProbe), 2)
-	mutateHealthProbe(ensure(&container.LivenessProbe), 10)
+	if code := echo.Spec.StatusCode; code != 0 && code != http.StatusOK {
+		container.Args = append(container.Args, "-status-code="+strconv.Itoa(int(code)))
+	}
 }
 
-// mutateOwnServer sets exactly the command and args that the user wrote. The server gets no
-// probes, because the operator does not know whether it listens, or on which path.
+// mutateOwnServer sets exactly the command and args that the user wrote.
 func mutateOwnServer(container *corev1.Container, echo *echov1.Echo) {
 	container.Command = echo.Spec.Command
 	container.Args = echo.Spec.Args
 	setVariable(&container.Env, textVariable, escapeDollars(Text(echo)))
 	setVariable(&container.Env, portVariable, strconv.Itoa(int(echo.Spec.TargetPort)))
-	container.ReadinessProbe = nil
-	container.LivenessProbe = nil
+}
+
+// hasProbes reports whether the server has probes. The operator knows whether a server of the user's
+// own listens, and on which path, only if the user says so.
+func hasProbes(echo *echov1.Echo) bool {
+	return !hasOwnServer(echo) || echo.Spec.ReadinessPath != ""
+}
+
+func mutateProbes(container *corev1.Container, echo *echov1.Echo) {
+	if !hasProbes(echo) {
+		container.ReadinessProbe, container.LivenessProbe = nil, nil
+		return
+	}
+	path := "/health"
+	if hasOwnServer(echo) {
+		path = echo.Spec.ReadinessPath
+	}
+	mutateProbe(ensure(&container.ReadinessProbe), path, 2)
+	mutateProbe(ensure(&container.LivenessProbe), path, 10)
 }
 
 // setVariable sets an environment variable. It removes further entries with the name: the kubelet
@@ -106,10 +125,10 @@ func escapeDollars(text string) string {
 	return strings.ReplaceAll(text, "$", "$$")
 }
 
-func mutateHealthProbe(probe *corev1.Probe, periodSeconds int32) {
+func mutateProbe(probe *corev1.Probe, path string, periodSeconds int32) {
 	probe.ProbeHandler = corev1.ProbeHandler{HTTPGet: probe.HTTPGet}
 	get := ensure(&probe.HTTPGet)
-	get.Path, get.Port, get.Scheme, get.Host = "/health", intstr.FromString(containerPortName), corev1.URISchemeHTTP, ""
+	get.Path, get.Port, get.Scheme, get.Host = path, intstr.FromString(containerPortName), corev1.URISchemeHTTP, ""
 	probe.InitialDelaySeconds = 0
 	probe.PeriodSeconds = periodSeconds
 	probe.TimeoutSeconds = 1

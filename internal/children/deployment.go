@@ -21,9 +21,9 @@ const (
 	// A server starts within a second. Two minutes allow for a slow image pull.
 	progressDeadlineSeconds int32 = 120
 
-	// A server of the user's own has no probes. It counts as available after it has run for
-	// this long, so a server that crashes immediately never becomes available.
-	ownServerReadySeconds int32 = 5
+	// A server without probes counts as available after it has run for this long, so a server
+	// that crashes immediately never becomes available.
+	unprobedReadySeconds int32 = 5
 
 	gracePeriodSeconds int64 = 30
 )
@@ -39,14 +39,15 @@ func Deployment(deployment *appsv1.Deployment, echo *echov1.Echo, defaultImage s
 	selector := ensure(&spec.Selector)
 	selector.MatchLabels = labels.Merge(selector.MatchLabels, Selector(echo))
 	spec.MinReadySeconds = 0
-	if hasOwnServer(echo) {
-		spec.MinReadySeconds = ownServerReadySeconds
+	if !hasProbes(echo) {
+		spec.MinReadySeconds = unprobedReadySeconds
 	}
 	spec.ProgressDeadlineSeconds = new(progressDeadlineSeconds)
 	spec.RevisionHistoryLimit = ptr.To[int32](1)
 	spec.Strategy.Type = appsv1.RollingUpdateDeploymentStrategyType
 	rolling := ensure(&spec.Strategy.RollingUpdate)
 	rolling.MaxUnavailable, rolling.MaxSurge = new(intstr.FromInt32(0)), new(intstr.FromInt32(1))
+	mutatePodSettings(deployment, &spec.Template, echo.Spec.Pod)
 	spec.Template.Labels = labels.Merge(spec.Template.Labels, ownedLabels(echo))
 
 	image := echo.Spec.Image

@@ -1,6 +1,7 @@
 package children
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -55,6 +56,38 @@ var owned = map[string]*regexp.Regexp{
 	"PodDisruptionBudget": paths(ownedMeta, `spec\.(selector|minAvailable|maxUnavailable|unhealthyPodEvictionPolicy)`),
 }
 
+// ownedSettings matches the paths of the entries that spec.pod declares, and of their record.
+func ownedSettings(settings *echov1.PodSettings) *regexp.Regexp {
+	patterns := []string{regexp.QuoteMeta("metadata.annotations." + PodSettingsAnnotation)}
+	if settings == nil {
+		return paths(patterns...)
+	}
+	add := func(parent, key string) { patterns = append(patterns, regexp.QuoteMeta("spec.template."+parent+key)) }
+	for key := range settings.NodeSelector {
+		add("spec.nodeSelector.", key)
+	}
+	for key := range settings.Labels {
+		add("metadata.labels.", key)
+	}
+	for key := range settings.Annotations {
+		add("metadata.annotations.", key)
+	}
+	for _, t := range settings.Tolerations {
+		var values []string
+		for _, value := range []string{t.Key, string(t.Operator), t.Value, string(t.Effect)} {
+			values = append(values, cmp.Or(value, "<nil>"))
+		}
+		add("spec.tolerations[", strings.Join(values, " "))
+	}
+	for _, secret := range settings.ImagePullSecrets {
+		add("spec.imagePullSecrets[", secret.Name)
+	}
+	if settings.PriorityClassName != "" {
+		add("spec.", "priorityClassName")
+	}
+	return paths(patterns...)
+}
+
 // removed matches what the mutate functions remove: the probes of a server of the user's own, and
 // other sources of the volume.
 var (
@@ -74,6 +107,7 @@ func FuzzOwnership(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data, filling []byte) {
 		echo := random.Echo(data)
 		want := desiredState(echo)
+		settings := ownedSettings(echo.Spec.Pod)
 		for _, kind := range Kinds {
 			object := kind.New()
 			filler(filling).Fill(object)
@@ -83,14 +117,14 @@ func FuzzOwnership(f *testing.F) {
 			kind.Mutate(object, echo, defaultImage)
 			after := fields(t, object)
 			for field, value := range fields(t, want[kind.Name]) {
-				if owned[kind.Name].MatchString(field) && !reflect.DeepEqual(after[field], value) {
+				if (owned[kind.Name].MatchString(field) || settings.MatchString(field)) && !reflect.DeepEqual(after[field], value) {
 					t.Errorf("%s %s = %v, want %v", kind.Name, field, after[field], value)
 				}
 			}
 			all := maps.Clone(before)
 			maps.Copy(all, after)
 			for field := range all {
-				if owned[kind.Name].MatchString(field) || sources.MatchString(field) || hasOwnServer(echo) && probes.MatchString(field) {
+				if owned[kind.Name].MatchString(field) || settings.MatchString(field) || sources.MatchString(field) || !hasProbes(echo) && probes.MatchString(field) {
 					continue
 				}
 				if !reflect.DeepEqual(before[field], after[field]) {
@@ -110,7 +144,7 @@ func FuzzOwnership(f *testing.F) {
 func filler(data []byte) *randfill.Filler {
 	text := func(s *string, c randfill.Continue) {
 		*s = []string{"a", "b", "c", "d", "", "echo", "tmp", "/tmp", "http", "kkloud-echo", "ECHO_TEXT", "ECHO_PORT", unprivilegedPorts, "kkloud.io/echo",
-			corev1.LabelTopologyZone, corev1.LabelHostname, corev1.LabelOSStable, corev1.LabelArchStable}[c.Intn(18)]
+			corev1.LabelTopologyZone, corev1.LabelHostname, corev1.LabelOSStable, corev1.LabelArchStable, PodSettingsAnnotation}[c.Intn(19)]
 	}
 	return randfill.NewFromGoFuzz(data).NilChance(0.3).NumElements(0, 4).Funcs(
 		text,
@@ -140,6 +174,8 @@ func removeDuplicates(object Object) {
 		unique(&o.Spec.Ports, func(p corev1.ServicePort) string { return p.Name })
 	case *appsv1.Deployment:
 		pod := &o.Spec.Template.Spec
+		unique(&pod.Tolerations, tolerationKey)
+		unique(&pod.ImagePullSecrets, secretKey)
 		unique(&pod.Containers, func(c corev1.Container) string { return c.Name })
 		unique(&pod.Volumes, func(v corev1.Volume) string { return v.Name })
 		unique(&pod.TopologySpreadConstraints, func(c corev1.TopologySpreadConstraint) string { return c.TopologyKey + string(c.WhenUnsatisfiable) })
@@ -181,6 +217,7 @@ func fields(t *testing.T, object any) map[string]any {
 // keys are the fields that identify an item of a list.
 var keys = map[string][]string{
 	"volumeMounts": {"mountPath"}, "topologySpreadConstraints": {"topologyKey", "whenUnsatisfiable"}, "ownerReferences": {"uid"},
+	"tolerations": {"key", "operator", "value", "effect"}, "imagePullSecrets": {"name"},
 	"matchExpressions": {"key", "operator", "values"}, "ports": {"name"}, "containers": {"name"}, "volumes": {"name"}, "env": {"name"}, "sysctls": {"name"},
 }
 

@@ -64,9 +64,9 @@ func slimEcho(object any) (any, error) {
 	return object, nil
 }
 
-// maxCachedSize is the maximum size of a cached child in bytes. With the longest message, children
-// of the default server are smaller.
-const maxCachedSize = 128 << 10
+// maxCachedSize is the maximum size of a cached child in bytes. Children of the default server are
+// smaller, also with the longest message and pod settings.
+const maxCachedSize = 160 << 10
 
 // stubAnnotation marks an object in the cache of which only metadata is kept.
 const stubAnnotation = "kkloud.io/stub"

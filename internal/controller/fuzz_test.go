@@ -39,6 +39,7 @@ var _ = Describe("The content of an Echo", func() {
 			// Pod Security validates pods only: the namespace enforces the restricted standard.
 			template := deploymentOf(echo)
 			children.Deployment(template, echo, serverImage)
+			template.Spec.Template.Spec.PriorityClassName = "" // The class may not exist.
 			if err := admin.Create(ctx, &corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pod", Labels: template.Spec.Template.Labels},
 				Spec:       template.Spec.Template.Spec,
@@ -118,6 +119,6 @@ func expectRejectedForPodField(err error) {
 	Expect(errors.As(err, &rejection)).To(BeTrue(), "%v", err)
 	Expect(rejection.Status().Reason).To(Equal(metav1.StatusReasonInvalid), "%v", err)
 	for _, cause := range rejection.Status().Details.Causes {
-		Expect(cause.Field).To(MatchRegexp(`spec\.containers\[0\]\.(image|resources)`), cause.Message)
+		Expect(cause.Field).To(MatchRegexp(`spec\.(containers\[0\]\.(image|resources)|tolerations\[\d\]\.key)`), cause.Message)
 	}
 }

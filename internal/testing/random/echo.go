@@ -27,6 +27,8 @@ func Echo(data []byte) *echov1.Echo {
 			Replicas:   1 + random.Int31n(5),
 			Port:       random.port(80),
 			TargetPort: random.port(5678),
+			StatusCode: 200,
+			Pod:        random.pod(),
 		},
 	}
 	if random.Intn(2) == 0 {
@@ -40,6 +42,11 @@ func Echo(data []byte) *echov1.Echo {
 		echo.Spec.Command, echo.Spec.Args = random.words(), random.words()
 	} else if random.Intn(2) == 0 {
 		echo.Spec.Command, echo.Spec.Args = []string{}, []string{} // Without an image, only empty lists are valid.
+	}
+	if len(echo.Spec.Command)+len(echo.Spec.Args) > 0 {
+		echo.Spec.ReadinessPath = random.of("", "/", "/healthz", "//a", "/a?b=%20&c=$(HOME)#d", "/%zz", "/"+strings.Repeat("~", 1023))
+	} else {
+		echo.Spec.StatusCode = []int32{200, 204, 404, 503, 599, 200 + random.Int31n(400)}[random.Intn(6)]
 	}
 	if random.Intn(2) == 0 {
 		echo.Spec.Resources = corev1.ResourceRequirements{Limits: random.resources(), Requests: random.resources()}

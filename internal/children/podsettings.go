@@ -1,0 +1,156 @@
+package children
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+)
+
+// PodSettingsAnnotation contains, on an object with a pod template, which entries of the template the
+// operator set for spec.pod, as JSON. So the operator removes an entry that spec.pod no longer has,
+// and keeps the entries of other writers. An object without such entries has no annotation. It is not
+// on the template, where it would restart the pods.
+const PodSettingsAnnotation = "kkloud.io/pod-settings"
+
+// podEntries are the entries that the operator set on a pod template: the keys of maps, and the items
+// of lists.
+type podEntries struct {
+	NodeSelector      []string                      `json:"nodeSelector,omitempty"`
+	Tolerations       []corev1.Toleration           `json:"tolerations,omitempty"`
+	PriorityClassName bool                          `json:"priorityClassName,omitempty"`
+	ImagePullSecrets  []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
+	Labels            []string                      `json:"labels,omitempty"`
+	Annotations       []string                      `json:"annotations,omitempty"`
+}
+
+// mutatePodSettings sets the settings on the pod template of an object, and removes the entries that
+// an earlier call set. What the operator sets itself, for example labels, has to be set afterwards.
+func mutatePodSettings(object metav1.Object, template *corev1.PodTemplateSpec, settings *echov1.PodSettings) {
+	recorded, found := recordedEntries(object)
+	if settings == nil && !found {
+		return
+	}
+	var declared echov1.PodSettings
+	if settings != nil {
+		declared = *settings
+	}
+	pod := &template.Spec
+	setEntries(&pod.NodeSelector, recorded.NodeSelector, declared.NodeSelector)
+	setEntries(&template.Labels, recorded.Labels, declared.Labels)
+	setEntries(&template.Annotations, recorded.Annotations, declared.Annotations)
+	setItems(&pod.Tolerations, recorded.Tolerations, declared.Tolerations, tolerationKey)
+	setItems(&pod.ImagePullSecrets, recorded.ImagePullSecrets, declared.ImagePullSecrets, secretKey)
+	if recorded.PriorityClassName || declared.PriorityClassName != "" {
+		pod.PriorityClassName = declared.PriorityClassName
+	}
+	recordEntries(object, podEntries{
+		NodeSelector:      slices.Sorted(maps.Keys(declared.NodeSelector)),
+		Tolerations:       declared.Tolerations,
+		PriorityClassName: declared.PriorityClassName != "",
+		ImagePullSecrets:  declared.ImagePullSecrets,
+		Labels:            slices.Sorted(maps.Keys(declared.Labels)),
+		Annotations:       slices.Sorted(maps.Keys(declared.Annotations)),
+	})
+}
+
+// recordedEntries returns the entries that the annotation contains, and whether there is one. An
+// annotation that is not valid contains no entries.
+func recordedEntries(object metav1.Object) (entries podEntries, found bool) {
+	text, found := object.GetAnnotations()[PodSettingsAnnotation]
+	if !found || json.Unmarshal([]byte(text), &entries) != nil {
+		return podEntries{}, found
+	}
+	return entries, true
+}
+
+func recordEntries(object metav1.Object, entries podEntries) {
+	annotations := object.GetAnnotations()
+	if equality.Semantic.DeepEqual(entries, podEntries{}) {
+		delete(annotations, PodSettingsAnnotation)
+		return
+	}
+	text, err := json.Marshal(entries)
+	if err != nil {
+		panic(err) // The type is constant, so this is a programming error.
+	}
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[PodSettingsAnnotation] = string(text)
+	object.SetAnnotations(annotations)
+}
+
+// setEntries sets the declared entries of a map, and removes the recorded entries that are not
+// declared.
+func setEntries[V ~string](entries *map[string]string, recorded []string, declared map[string]V) {
+	for _, key := range recorded {
+		if _, found := declared[key]; !found {
+			delete(*entries, key)
+		}
+	}
+	if *entries == nil && len(declared) > 0 {
+		*entries = map[string]string{}
+	}
+	for key, value := range declared {
+		(*entries)[key] = string(value)
+	}
+}
+
+// setItems makes the declared items those of the list whose keys are declared or recorded. Other
+// items keep their order.
+func setItems[T any](items *[]T, recorded, declared []T, key func(T) string) {
+	if len(recorded)+len(declared) == 0 {
+		return
+	}
+	owned := map[string]bool{}
+	for _, item := range slices.Concat(recorded, declared) {
+		owned[key(item)] = true
+	}
+	var ours, others []T
+	at := -1
+	for _, item := range *items {
+		if !owned[key(item)] {
+			others = append(others, item)
+			continue
+		}
+		if ours = append(ours, item); at < 0 {
+			at = len(others)
+		}
+	}
+	if equality.Semantic.DeepEqual(ours, declared) {
+		return
+	}
+	if at < 0 {
+		others = withoutCopies(others, key)
+		at = len(others)
+	}
+	*items = slices.Insert(others, at, declared...)
+}
+
+// withoutCopies removes items that are equal to an earlier item with the same key. Admission that
+// changes the key of each item of the operator would otherwise make the list longer with each write.
+func withoutCopies[T any](items []T, key func(T) string) []T {
+	seen := map[string]T{}
+	return slices.DeleteFunc(items, func(item T) bool {
+		earlier, found := seen[key(item)]
+		if !found {
+			seen[key(item)] = item
+		}
+		return found && equality.Semantic.DeepEqual(earlier, item)
+	})
+}
+
+// tolerationKey identifies the taints that a toleration is for. How long it tolerates them is its
+// value: of several tolerations for a taint, the shortest time counts.
+func tolerationKey(t corev1.Toleration) string {
+	return strings.Join([]string{t.Key, string(t.Operator), t.Value, string(t.Effect)}, "\n")
+}
+
+func secretKey(secret corev1.LocalObjectReference) string { return secret.Name }
