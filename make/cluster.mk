@@ -26,7 +26,7 @@ local-only:
 
 ##@ Local cluster
 
-CLUSTER_TOOLS := catalog containerd containerd-shim-runc-v2 copy-content coredns cpb etcd grpc-health-probe http-echo \
+CLUSTER_TOOLS := catalog containerd containerd-shim-runc-v2 copy-content coredns cpb etcd go-httpbin grpc-health-probe http-echo \
 	kube-apiserver kube-controller-manager kube-proxy kube-scheduler kubeadm kubectl kubelet local-cluster nginx olm \
 	olm-crds.yaml olm.yaml opm package-server pause
 

@@ -26,7 +26,7 @@ endef
 # $(call set,<package>,<variable>=<value> ...) sets variables in a package, as the releases of the projects do.
 set = $(foreach v,$(2),-X $(1).$(v))
 
-SIMPLE_TOOLS := actionlint controller-gen crd-ref-docs golangci-lint grpc-health-probe http-echo kube-score kubesec kustomize
+SIMPLE_TOOLS := actionlint controller-gen crd-ref-docs go-httpbin golangci-lint grpc-health-probe http-echo kube-score kubesec kustomize
 $(SIMPLE_TOOLS:%=bin/%): bin/%: tools/%.mod tools/%.sum
 	$(call build,$*,-ldflags "-s -w")
 

@@ -32,7 +32,7 @@ var kernelModules = map[string]string{
 // binFiles lists the programs and manifests that the bin directory must contain.
 var binFiles = []string{
 	"catalog", "containerd", "containerd-shim-runc-v2", "copy-content", "coredns", "cpb", "etcd",
-	"grpc-health-probe", "http-echo", "kube-apiserver", "kube-controller-manager", "kube-proxy",
+	"go-httpbin", "grpc-health-probe", "http-echo", "kube-apiserver", "kube-controller-manager", "kube-proxy",
 	"kube-scheduler", "kubeadm", "kubectl", "kubelet", "nginx", "olm", "olm-crds.yaml", "olm.yaml", "opm", "package-server", "pause",
 }
 

@@ -45,6 +45,7 @@ var mentions = []mention{
 		patterns: []string{`\bv` + number}, only: "docs/olm-v1.md"},
 	{program: "http-echo", file: "tools/http-echo.mod", module: "github.com/hashicorp/http-echo", patterns: []string{
 		`http-echo:v?` + number, `org\.opencontainers\.image\.version=` + number}},
+	{program: "go-httpbin", file: "tools/go-httpbin.mod", module: "github.com/mccutchen/go-httpbin/v2", patterns: []string{`go-httpbin:v?` + number}},
 	{program: "operator-sdk", file: "tools/operator-sdk.mod", module: "github.com/operator-framework/operator-sdk", patterns: []string{
 		`operator-sdk[- ]v` + number, `scorecard-untar:v` + number}},
 	{program: "controller-gen", file: "tools/controller-gen.mod", module: "sigs.k8s.io/controller-tools", patterns: []string{

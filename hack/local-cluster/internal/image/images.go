@@ -86,6 +86,15 @@ func clusterImages(binDir string) ([]Image, error) {
 			},
 		},
 		{
+			Name:  "ghcr.io/mccutchen/go-httpbin:${GO_HTTPBIN_VERSION}",
+			Files: []File{program("/usr/bin/go-httpbin", bin("go-httpbin"))},
+			Config: v1.Config{
+				Entrypoint:   []string{"/usr/bin/go-httpbin"},
+				ExposedPorts: map[string]struct{}{"8080/tcp": {}},
+				User:         "65532",
+			},
+		},
+		{
 			Name: "docker.io/nginxinc/nginx-unprivileged:1.28",
 			Files: append(nginx,
 				shell,

@@ -15,6 +15,7 @@ type source struct{ program, module string }
 // variables maps each variable to the source of its value.
 var variables = map[string]source{
 	"${COREDNS_VERSION}":    {"coredns", "github.com/coredns/coredns"},
+	"${GO_HTTPBIN_VERSION}": {"go-httpbin", "github.com/mccutchen/go-httpbin/v2"},
 	"${HTTP_ECHO_VERSION}":  {"http-echo", "github.com/hashicorp/http-echo"},
 	"${KUBERNETES_VERSION}": {"kubeadm", "k8s.io/kubernetes"},
 	"${OLM_VERSION}":        {"olm", "github.com/operator-framework/operator-lifecycle-manager"},
