@@ -5,8 +5,6 @@ package e2e
 import (
 	"bufio"
 	"cmp"
-	"image/color"
-	"image/png"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -51,27 +49,6 @@ func samples() {
 		Expect(kubectl("-n", namespace, "get", "echo", "voteconfig", "-o", "jsonpath={.status.url}")).To(Equal("http://echo-voteconfig." + namespace + ".svc:8081"))
 		expectAnswer(namespace, "voteconfig", "8081", Equal("[\"Tea\"]\n"))
 	})
-
-	It("serves a page that a browser shows in the theme colour, with markup as text", func() {
-		apply(namespace, echoManifest("page", map[string]any{
-			"message": "<b>not bold</b>", "page": map[string]any{"title": "A <i>title</i>", "color": "#4CAF50"},
-		}))
-		waitReady(namespace, "page")
-		url := "http://" + forward(namespace, "service/echo-page", "80")
-
-		dom := browse("--dump-dom", url)
-		Expect(dom).To(ContainSubstring("<title>A &lt;i&gt;title&lt;/i&gt;</title>"))
-		Expect(dom).To(ContainSubstring("<main>&lt;b&gt;not bold&lt;/b&gt;</main>"))
-
-		picture := filepath.Join(GinkgoT().TempDir(), "page.png")
-		browse("--screenshot="+picture, url)
-		file, err := os.Open(picture)
-		Expect(err).NotTo(HaveOccurred())
-		defer func() { Expect(file.Close()).To(Succeed()) }()
-		pixels, err := png.Decode(file)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(color.RGBAModel.Convert(pixels.At(2, 2))).To(Equal(color.RGBA{R: 0x4C, G: 0xAF, B: 0x50, A: 0xFF}), "colour of the header")
-	})
 }
 
 // forward forwards a local port to the object's port until the spec ends, and returns the local address.
@@ -90,16 +67,6 @@ func forward(namespace, object, port string) string {
 	address := regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(line)
 	Expect(address).NotTo(BeEmpty(), line)
 	return address
-}
-
-// browse opens the URL in a browser without any background network access.
-func browse(action, url string) string {
-	GinkgoHelper()
-	output, err := exec.Command("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars",
-		"--user-data-dir="+GinkgoT().TempDir(), action, url).Output()
-	Expect(err).NotTo(HaveOccurred())
-	return string(output)
 }
 
 func tutorial() {
