@@ -21,12 +21,11 @@ type EchoSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Message",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Message string `json:"message"`
 
-	// The HTTP status code of the answer, 200 to 599. An answer with the code 204 or 304 has no
+	// The HTTP status code of the answer, 200 to 599. When unset, 200. An answer with the code 204 or 304 has no
 	// body, so it does not contain the message. With `command` or `args`, only 200 is valid: a
 	// server of your own chooses its status code.
 	//
 	// +optional
-	// +kubebuilder:default=200
 	// +kubebuilder:validation:Minimum=200
 	// +kubebuilder:validation:Maximum=599
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Status code",xDescriptors="urn:alm:descriptor:com.tectonic.ui:number"

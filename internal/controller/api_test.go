@@ -16,7 +16,6 @@ import (
 var _ = Describe("The API", func() {
 	It("sets the defaults", func() {
 		echo := createEcho(newNamespace(), "hello", func(s *echov1.EchoSpec) { s.Page = &echov1.Page{} })
-		Expect(echo.Spec.StatusCode).To(Equal(int32(200)))
 		Expect(echo.Spec.Replicas).To(Equal(int32(1)))
 		Expect(echo.Spec.Port).To(Equal(int32(80)))
 		Expect(echo.Spec.TargetPort).To(Equal(int32(5678)))

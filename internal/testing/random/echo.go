@@ -27,7 +27,6 @@ func Echo(data []byte) *echov1.Echo {
 			Replicas:   1 + random.Int31n(5),
 			Port:       random.port(80),
 			TargetPort: random.port(5678),
-			StatusCode: 200,
 			Pod:        random.pod(),
 		},
 	}
@@ -46,7 +45,7 @@ func Echo(data []byte) *echov1.Echo {
 	if len(echo.Spec.Command)+len(echo.Spec.Args) > 0 {
 		echo.Spec.ReadinessPath = random.of("", "/", "/healthz", "//a", "/a?b=%20&c=$(HOME)#d", "/%zz", "/"+strings.Repeat("~", 1023))
 	} else {
-		echo.Spec.StatusCode = []int32{200, 204, 404, 503, 599, 200 + random.Int31n(400)}[random.Intn(6)]
+		echo.Spec.StatusCode = []int32{0, 200, 204, 404, 599, 200 + random.Int31n(400)}[random.Intn(6)]
 	}
 	if random.Intn(2) == 0 {
 		echo.Spec.Resources = corev1.ResourceRequirements{Limits: random.resources(), Requests: random.resources()}

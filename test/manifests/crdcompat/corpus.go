@@ -32,7 +32,7 @@ func settings(s *props, path ...string) []setting {
 			all = append(all, setting{path: at, value: required(&property)})
 			all = append(all, settings(&property, at...)...)
 		default:
-			for _, value := range samples(&property) {
+			for _, value := range samplesOf(name, &property) {
 				all = append(all, setting{path: at, value: value})
 			}
 		}
@@ -131,8 +131,13 @@ func generate(server *server, s *props, base map[string]any, seeds []map[string]
 	return accepted, nil
 }
 
+// has reports whether the object has a value at the path. An empty list counts as none, because other
+// fields may be valid only with items.
 func has(object map[string]any, path []string) bool {
 	value, ok := object[path[0]]
+	if list, is := value.([]any); is && len(list) == 0 {
+		return false
+	}
 	if !ok || len(path) == 1 {
 		return ok
 	}

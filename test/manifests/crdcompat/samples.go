@@ -31,6 +31,37 @@ var formats = map[string]string{
 	"uuid":      "6ba7b810-9dad-41d1-80b4-00c04fd430c8",
 }
 
+// examples maps fields, whose validation rules no keyword of the schema replaces, to valid values.
+var examples = map[string][]any{
+	"imagePullSecrets": {[]any{map[string]any{"name": "mirror"}}, []any{}, []any{map[string]any{"name": "a.b"}, map[string]any{"name": "0"}}},
+	"parentRefs": {
+		[]any{map[string]any{"name": "public"}},
+		[]any{
+			map[string]any{"name": "public", "namespace": "a", "sectionName": "http", "port": int64(80)},
+			map[string]any{"name": "public", "namespace": "a", "sectionName": "https", "port": int64(443)},
+		},
+	},
+	"responseHeaders": {
+		[]any{map[string]any{"name": "Retry-After", "value": "120"}},
+		[]any{},
+		[]any{map[string]any{"name": "a", "value": "1"}, map[string]any{"name": "b", "value": "2"}},
+	},
+	"tolerations": {
+		[]any{map[string]any{"key": "example.com/pool", "operator": "Equal", "value": "canary", "effect": "NoSchedule"}},
+		[]any{},
+		[]any{map[string]any{"operator": "Exists"}, map[string]any{"key": "k", "effect": "NoExecute", "tolerationSeconds": int64(30)}},
+		[]any{map[string]any{"key": "k", "operator": "", "value": "", "effect": ""}, map[string]any{"key": "k", "effect": "PreferNoSchedule"}},
+	},
+}
+
+// samplesOf returns values for a field.
+func samplesOf(name string, s *props) []any {
+	if values, found := examples[name]; found {
+		return values
+	}
+	return samples(s)
+}
+
 // samples returns values for a schema: first a typical one, then its limits, then all alternatives. It
 // evaluates each keyword alone, so a combination of keywords can reject a value.
 func samples(s *props) []any {
@@ -166,12 +197,12 @@ func lists(s *props) []any {
 func objects(s *props) []any {
 	full := map[string]any{}
 	for name, property := range s.Properties {
-		full[name] = samples(&property)[0]
+		full[name] = samplesOf(name, &property)[0]
 	}
 	values := []any{full, required(s)}
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 		property := s.Properties[name]
-		for _, value := range samples(&property)[1:] {
+		for _, value := range samplesOf(name, &property)[1:] {
 			object := runtime.DeepCopyJSON(full)
 			object[name] = value
 			values = append(values, object)
