@@ -10,6 +10,7 @@ var values = map[string]any{
 	"restartPolicy":              "OnFailure",
 	"dnsPolicy":                  "Default",
 	"preemptionPolicy":           "Never",
+	"effect":                     "PreferNoSchedule",
 	"priorityClassName":          "system-cluster-critical",
 	"terminationMessagePolicy":   "File",
 	"scheme":                     "HTTPS",

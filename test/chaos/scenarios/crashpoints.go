@@ -37,11 +37,13 @@ func operationsOnOne() []operation {
 		{"edit everything", &echov1.EchoSpec{Message: "m", Replicas: 2}, editOne(func(s *echov1.EchoSpec) {
 			s.Message, s.Replicas, s.Port, s.TargetPort, s.Page = "n", 3, 81, 5679, &echov1.Page{Title: "t"}
 			s.Resources.Limits = memoryLimit("32Mi")
+			s.StatusCode, s.Pod = 503, podSettings()
 		}), 8},
 		{"scale up", &echov1.EchoSpec{Message: "m"}, editOne(func(s *echov1.EchoSpec) { s.Replicas = 3 }), 7},
 		{"scale down", &echov1.EchoSpec{Message: "m", Replicas: 3}, editOne(func(s *echov1.EchoSpec) { s.Replicas = 1 }), 5},
 		{"add a page", &echov1.EchoSpec{Message: "m"}, editOne(func(s *echov1.EchoSpec) { s.Page = &echov1.Page{} }), 5},
 		{"remove the page", &echov1.EchoSpec{Message: "m", Page: &echov1.Page{}}, editOne(func(s *echov1.EchoSpec) { s.Page = nil }), 4},
+		{"remove the pod settings", &echov1.EchoSpec{Message: "m", Pod: podSettings()}, editOne(func(s *echov1.EchoSpec) { s.Pod = nil }), 4},
 		{"delete", &echov1.EchoSpec{Message: "m", Replicas: 2}, func(ctx context.Context, e *harness.Environment) error { return e.DeleteEcho(ctx, one) }, 0},
 		{"delete a child", &echov1.EchoSpec{Message: "m"}, func(ctx context.Context, e *harness.Environment) error {
 			e.AllowCreation(service, one)

@@ -122,11 +122,19 @@ func revertDrift(ctx context.Context, e *harness.Environment, kind children.Kind
 	if err := createReady(ctx, e); err != nil {
 		return err
 	}
+	if err := revertAll(ctx, e, kind, drifts(kind.Name)); err != nil {
+		return err
+	}
+	return e.Verify(ctx)
+}
+
+// revertAll changes the child of the Echo "one" in each way, and expects the operator to revert it.
+func revertAll(ctx context.Context, e *harness.Environment, kind children.Kind, all []drift) error {
 	before, err := e.SubjectState(ctx)
 	if err != nil {
 		return err
 	}
-	for _, drift := range drifts(kind.Name) {
+	for _, drift := range all {
 		if err := e.OnChild(ctx, one, kind, func(ctx context.Context, child client.Object) error {
 			version := child.GetResourceVersion()
 			if err := e.Update(ctx, child, func() { drift.change(child) }); err != nil {
@@ -143,5 +151,5 @@ func revertDrift(ctx context.Context, e *harness.Environment, kind children.Kind
 			return err
 		}
 	}
-	return e.Verify(ctx)
+	return nil
 }

@@ -44,7 +44,7 @@ func externalWriters(harness.Options) (all []harness.Scenario, err error) {
 			}})
 		}
 	}
-	return append(all,
+	return append(append(all, podWriters()...),
 		harness.Scenario{Name: "sidecar is injected", Run: injectSidecar},
 		harness.Scenario{Name: "Echo is deleted and its children are orphaned", Run: orphanAll},
 		harness.Scenario{Name: "autoscaler scales the Echo", Run: autoscale},

@@ -12,23 +12,26 @@ import (
 	"github.com/kkloud-io/echo-operator/test/chaos/harness"
 )
 
-// failure is an image whose pods fail, and what the status has to report.
+// failure is an image, or pod settings, whose pods fail, and what the status has to report.
 type failure struct {
-	name, image, reason, message string
-	within                       time.Duration
+	name, image     string
+	pod             *echov1.PodSettings
+	reason, message string
+	within          time.Duration
 }
 
 // failingPods makes pods fail in every way, from the start and in a rollout, and then lets
 // them recover.
 func failingPods(o harness.Options) (all []harness.Scenario, err error) {
 	failures := []failure{
-		{"image cannot be pulled", "docker.io/library/server:absent", echov1.ReasonImagePullFailed, "server:absent: not found", harness.ConvergenceTimeout},
-		{"crash loop", "docker.io/library/server:crash", echov1.ReasonCrashLooping, "exited with code 127: out of tune", harness.ConvergenceTimeout},
-		{"unschedulable", "docker.io/library/server:huge", echov1.ReasonUnschedulable, "Insufficient memory", harness.ConvergenceTimeout},
-		{"invalid image name", " a", echov1.ReasonPodsRejected, "must not have leading or trailing whitespace", harness.ConvergenceTimeout},
+		{"image cannot be pulled", "docker.io/library/server:absent", nil, echov1.ReasonImagePullFailed, "server:absent: not found", harness.ConvergenceTimeout},
+		{"crash loop", "docker.io/library/server:crash", nil, echov1.ReasonCrashLooping, "exited with code 127: out of tune", harness.ConvergenceTimeout},
+		{"unschedulable", "docker.io/library/server:huge", nil, echov1.ReasonUnschedulable, "Insufficient memory", harness.ConvergenceTimeout},
+		{"invalid image name", " a", nil, echov1.ReasonPodsRejected, "must not have leading or trailing whitespace", harness.ConvergenceTimeout},
+		{"absent priority class", "", &echov1.PodSettings{PriorityClassName: "absent"}, echov1.ReasonPodsRejected, "no PriorityClass with name absent was found", harness.ConvergenceTimeout},
 	}
 	if !o.Short {
-		failures = append(failures, failure{"never ready", controlplane.NeverReady, echov1.ReasonProgressDeadlineExceeded, "has timed out progressing", rolloutTimeout})
+		failures = append(failures, failure{"never ready", controlplane.NeverReady, nil, echov1.ReasonProgressDeadlineExceeded, "has timed out progressing", rolloutTimeout})
 	}
 	for _, f := range failures {
 		all = append(all,
@@ -46,7 +49,7 @@ func failingPods(o harness.Options) (all []harness.Scenario, err error) {
 const rolloutTimeout = 3 * harness.ConvergenceTimeout
 
 func failFromTheStart(ctx context.Context, e *harness.Environment, f failure) error {
-	if err := e.CreateEcho(ctx, one, echov1.EchoSpec{Message: "m", Replicas: 2, Image: f.image}); err != nil {
+	if err := e.CreateEcho(ctx, one, echov1.EchoSpec{Message: "m", Replicas: 2, Image: f.image, Pod: f.pod}); err != nil {
 		return err
 	}
 	return failAndRecover(ctx, e, f, echov1.ReasonNotServing)
@@ -56,7 +59,7 @@ func failInRollout(ctx context.Context, e *harness.Environment, f failure) error
 	if err := createReady(ctx, e); err != nil {
 		return err
 	}
-	if err := e.EditEcho(ctx, one, func(s *echov1.EchoSpec) { s.Message, s.Image = "n", f.image }); err != nil {
+	if err := e.EditEcho(ctx, one, func(s *echov1.EchoSpec) { s.Message, s.Image, s.Pod = "n", f.image, f.pod }); err != nil {
 		return err
 	}
 	return failAndRecover(ctx, e, f, echov1.ReasonServing) // The old pods continue to serve.
@@ -77,7 +80,7 @@ func failAndRecover(ctx context.Context, e *harness.Environment, f failure, avai
 	if err := e.ExpectNoWrites(ctx); err != nil {
 		return err
 	}
-	if err := e.EditEcho(ctx, one, func(s *echov1.EchoSpec) { s.Image = "" }); err != nil {
+	if err := e.EditEcho(ctx, one, func(s *echov1.EchoSpec) { s.Image, s.Pod = "", nil }); err != nil {
 		return err
 	}
 	if err := e.AwaitReady(ctx, one); err != nil {

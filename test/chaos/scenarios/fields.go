@@ -36,9 +36,11 @@ const longestMessage = 16384
 func fields() []field {
 	custom, page, routed := map[string]any{"image": customImage}, map[string]any{"page": map[string]any{}}, map[string]any{"route": route()}
 	half := strings.Repeat("a", 16384) // The longest item, and half of the longest list.
-	return []field{
+	ownServer := map[string]any{"image": customImage, "args": []any{"serve"}}
+	return append([]field{
 		{path: "message", required: true, minimum: "m", maximum: strings.Repeat("🦜", longestMessage), another: "$(HOME) <b> \"q\"\n\ttwo  lines\r\n",
 			invalid: []any{"", strings.Repeat("m", longestMessage+1), "a\x00b", 1}},
+		{path: "statusCode", minimum: 200, maximum: 599, another: 503, invalid: []any{0, 199, 600, 503.5, "ok"}},
 		{path: "replicas", minimum: 1, maximum: 5, another: 3, invalid: []any{0, 6, -1, 1.5, "two"}},
 		{path: "port", minimum: 1, maximum: 65535, another: 8080, invalid: []any{0, 65536, -1, "http"}},
 		{path: "targetPort", minimum: 1, maximum: 65535, another: 8080, invalid: []any{0, 65536, -1, "http"}},
@@ -53,6 +55,8 @@ func fields() []field {
 			invalid: []any{"serve", []any{1}, slices.Repeat([]any{""}, 65), []any{strings.Repeat("a", 16385)}, []any{half, half, "a"}}},
 		{path: "args", with: custom, minimum: []any{}, maximum: slices.Repeat([]any{"$(ECHO_PORT)"}, 64), another: []any{""},
 			invalid: []any{"serve", []any{1}, slices.Repeat([]any{""}, 65), []any{strings.Repeat("a", 16385)}, []any{half, half, "a"}}},
+		{path: "readinessPath", with: ownServer, minimum: "/", maximum: "/" + strings.Repeat("p", 1023), another: "/healthz?full=1#now",
+			invalid: []any{"", "healthz", "/a b", "/é", "/" + strings.Repeat("p", 1024), 1}},
 		{path: "resources", minimum: map[string]any{}, another: map[string]any{"requests": map[string]any{"cpu": 1}},
 			maximum: map[string]any{"requests": map[string]any{"cpu": "1"}, "limits": map[string]any{"cpu": "128", "memory": "4Ti"}}, invalid: []any{"small", []any{}}},
 		{path: "resources.requests", minimum: map[string]any{"cpu": "1n"}, maximum: map[string]any{"cpu": "128", "memory": "4Ti", "ephemeral-storage": "1.5e12"},
@@ -73,7 +77,7 @@ func fields() []field {
 			invalid: []any{responseHeaders(17), []any{map[string]any{"name": "a"}}, []any{map[string]any{"name": "a b", "value": "v"}}, []any{map[string]any{"name": "a", "value": "v\n"}}}},
 		{path: "route.scheme", with: routed, minimum: "http", maximum: "https", another: "http", invalid: []any{"", "HTTP", "tcp"}},
 		{path: "resources.claims", invalid: []any{[]any{map[string]any{"name": "gpu"}}}, rejection: "spec.resources: Invalid value: claims are not supported"},
-	}
+	}, podFields()...)
 }
 
 // route returns a route with some fields.
@@ -148,9 +152,11 @@ func fieldPairs() map[string][]change {
 	}
 	rejected := func(c change, message string) change { c.rejection = message; return c }
 	childRejected := func(c change, message string) change { c.childRejection = message; return c }
+	const ownCode = "statusCode must be 200 or unset with command or args"
+	const needsServer = "readinessPath is for a server of your own: set command or args, too"
 	const needsImage = "command and args are for a server of your own: set image, too"
 	cpu := func(quantity string) map[string]any { return map[string]any{"cpu": quantity} }
-	return map[string][]change{
+	pairs := map[string][]change{
 		"replicas and the PodDisruptionBudget": {set("replicas", 2), set("replicas", 1), set("replicas", 5), set("replicas", nil), set("replicas", 2)},
 		"page and args": {
 			set("page.title", "<t>"), set("image", customImage, "args", []any{"$(ECHO_TEXT)"}), set("page", nil), set("page.language", "vi"), set("image", nil, "args", nil)},
@@ -167,7 +173,15 @@ func fieldPairs() map[string][]change {
 		"page and the longest message": {
 			set("page.title", strings.Repeat("\"", 253), "message", strings.Repeat("&", longestMessage)), set("message", strings.Repeat("🦜", longestMessage)),
 			set("page", nil), set("message", strings.Repeat("$", longestMessage)), set("image", customImage, "args", []any{"$(ECHO_TEXT)"}), set("image", nil, "args", nil, "message", "m")},
+		"statusCode and args": {
+			set("statusCode", 503, "page.title", "t"), rejected(set("image", customImage, "args", []any{"-v"}), ownCode), set("image", customImage, "args", []any{"-v"}, "statusCode", 200),
+			rejected(set("statusCode", 204), ownCode), set("statusCode", nil), set("args", nil, "statusCode", 404), set("image", nil, "statusCode", nil)},
+		"readinessPath and args": {
+			rejected(set("readinessPath", "/"), needsServer), set("image", customImage, "args", []any{"-v"}), set("readinessPath", "/ready"), set("targetPort", 8080),
+			rejected(set("args", nil), needsServer), set("args", nil, "command", []any{"serve"}), set("readinessPath", nil), set("image", nil, "command", nil)},
 	}
+	maps.Copy(pairs, podPairs(set))
+	return pairs
 }
 
 // checkFields checks that fields lists exactly the fields of the CRD.

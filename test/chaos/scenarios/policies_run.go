@@ -106,7 +106,7 @@ func (s *policyRun) awaitStatus(ctx context.Context, step string, names []string
 func (s *policyRun) create(ctx context.Context) error {
 	if err := s.forEach(func(p *appliedPolicy) error {
 		return s.Client.Create(ctx, &echov1.Echo{
-			ObjectMeta: metav1.ObjectMeta{Namespace: s.Subject, Name: p.echo}, Spec: echov1.EchoSpec{Message: "m", Replicas: 2},
+			ObjectMeta: metav1.ObjectMeta{Namespace: s.Subject, Name: p.echo}, Spec: policySpec(),
 		})
 	}); err != nil {
 		return err

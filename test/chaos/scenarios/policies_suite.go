@@ -92,10 +92,15 @@ func allGenerated(ctx context.Context, e *harness.Environment) (all []policyCase
 	return all, nil
 }
 
+// policySpec is the spec of the Echoes. Its pod settings have the generated policies change each of them.
+func policySpec() echov1.EchoSpec {
+	return echov1.EchoSpec{Message: "m", Replicas: 2, StatusCode: 503, Pod: podSettings()}
+}
+
 // policyScenario runs policies. The Echo "two" exists in both namespaces, and has no policy.
 func policyScenario(name string, cases func(context.Context, *harness.Environment) ([]policyCase, error)) harness.Scenario {
 	return harness.Scenario{Name: name, Run: func(ctx context.Context, e *harness.Environment) error {
-		if err := e.CreateEcho(ctx, two, echov1.EchoSpec{Message: "m", Replicas: 2}); err != nil {
+		if err := e.CreateEcho(ctx, two, policySpec()); err != nil {
 			return err
 		}
 		if err := errors.Join(e.AwaitReady(ctx, two), e.Await(ctx, harness.ConvergenceTimeout, "control Echo is ready", e.AllReady(e.Control))); err != nil {

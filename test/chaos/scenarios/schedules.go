@@ -115,11 +115,23 @@ func (s *scheduler) edit() (string, func(*echov1.EchoSpec)) {
 		{"set page", func(spec *echov1.EchoSpec) { spec.Page = &echov1.Page{Title: "A title"} }},
 		{"unset page", func(spec *echov1.EchoSpec) { spec.Page = nil }},
 		{"set image", func(spec *echov1.EchoSpec) { spec.Image = "docker.io/hashicorp/http-echo:0.2.3" }},
-		{"unset image", func(spec *echov1.EchoSpec) { spec.Image, spec.Args = "", nil }},
+		{"unset image", func(spec *echov1.EchoSpec) { spec.Image, spec.Args, spec.ReadinessPath = "", nil, "" }},
 		{"set resources", func(spec *echov1.EchoSpec) { spec.Resources.Limits = memoryLimit("32Mi") }},
 		{"unset resources", func(spec *echov1.EchoSpec) { spec.Resources = corev1.ResourceRequirements{} }},
-		{"set args", func(spec *echov1.EchoSpec) { spec.Image, spec.Args = customImage, []string{"$(ECHO_TEXT)"} }},
-		{"unset args", func(spec *echov1.EchoSpec) { spec.Args = nil }},
+		{"set args", func(spec *echov1.EchoSpec) {
+			spec.Image, spec.Args, spec.StatusCode = customImage, []string{"$(ECHO_TEXT)"}, 200
+		}},
+		{"set args and readinessPath", func(spec *echov1.EchoSpec) {
+			spec.Image, spec.Args, spec.StatusCode, spec.ReadinessPath = customImage, []string{"serve"}, 200, "/ready"
+		}},
+		{"unset args", func(spec *echov1.EchoSpec) { spec.Args, spec.ReadinessPath = nil, "" }},
+		{"set statusCode", func(spec *echov1.EchoSpec) { spec.Args, spec.ReadinessPath, spec.StatusCode = nil, "", 503 }},
+		{"unset statusCode", func(spec *echov1.EchoSpec) { spec.StatusCode = 0 }},
+		{"set pod", func(spec *echov1.EchoSpec) { spec.Pod = podSettings() }},
+		{"set other pod settings", func(spec *echov1.EchoSpec) {
+			spec.Pod = &echov1.PodSettings{Labels: map[string]echov1.LabelValue{"a": "b"}}
+		}},
+		{"unset pod", func(spec *echov1.EchoSpec) { spec.Pod = nil }},
 	}
 	chosen := changes[s.random.IntN(len(changes))]
 	return chosen.name, func(spec *echov1.EchoSpec) {
@@ -137,7 +149,7 @@ func (s *scheduler) externalWriter(echo string) (string, children.Kind, func(con
 			return s.Update(ctx, child, func() { change(child.(*appsv1.Deployment)) })
 		}
 	}
-	switch n := s.random.IntN(7); n {
+	switch n := s.random.IntN(8); n {
 	case 0, 1:
 		required := kinds.Required()
 		kind := required[n%len(required)]
@@ -155,6 +167,8 @@ func (s *scheduler) externalWriter(echo string) (string, children.Kind, func(con
 		return "change the selector of the Service", service, func(ctx context.Context, child client.Object) error {
 			return s.Update(ctx, child, func() { child.(*corev1.Service).Spec.Selector = map[string]string{"app": "other"} })
 		}
+	case 6:
+		return "add a node selector to the Deployment", deployment, update(func(d *appsv1.Deployment) { d.Spec.Template.Spec.NodeSelector["disk"] = "ssd" })
 	default:
 		return "add a label to the Deployment", deployment, update(func(d *appsv1.Deployment) { d.Labels["team"] = "blue" })
 	}
