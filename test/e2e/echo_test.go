@@ -40,7 +40,13 @@ func lifecycle() {
 	})
 
 	It("documents its fields for kubectl explain", func() {
-		Expect(kubectl("explain", "echo.spec.page.color")).To(SatisfyAll(ContainSubstring("theme colour"), ContainSubstring("#2196F3")))
+		for field, text := range map[string]string{
+			"page.color": "#2196F3", "statusCode": "HTTP status code", "readinessPath": "readiness and liveness probes",
+			"pod.nodeSelector": "Labels that a node must have", "pod.tolerations": "Taints of nodes", "pod.priorityClassName": "PriorityClass",
+			"pod.imagePullSecrets": "credentials for the registry", "pod.labels": "reserved", "pod.annotations": "reserved",
+		} {
+			Expect(kubectl("explain", "echo.spec."+field)).To(ContainSubstring(text), "documentation of spec.%s", field)
+		}
 	})
 
 	It("answers with the new message after an edit", func() {

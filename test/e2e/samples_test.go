@@ -5,6 +5,8 @@ package e2e
 import (
 	"bufio"
 	"cmp"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,10 +30,28 @@ func samples() {
 			expectAnswer(namespace, echo, port, ContainSubstring(text))
 		},
 		Entry("for the smallest sample", "hello", "80", "xin chao operator"),
-		Entry("for the sample with every field", "showcase", "8080", "<title>Every field</title>"),
+		Entry("for the sample with most fields", "showcase", "8080", "<title>Most fields</title>"),
 		Entry("for the sample with a custom image", "webapp", "80", "nginx"),
 		Entry("for the website", "website", "80", "<title>My Personal Blog</title>"),
 		Entry("for the options of a vote", "voteconfig", "80", `"Cats"`),
+		Entry("for go-httpbin, which is ready by its readiness path", "httpbin", "80", "go-httpbin"),
+	)
+
+	DescribeTable("answers with the status code and the message while the Echo is ready",
+		func(echo string, status int, contentType, text string) {
+			waitReady(namespace, echo)
+			response, err := http.Get("http://" + forward(namespace, "service/echo-"+echo, "80"))
+			Expect(err).NotTo(HaveOccurred())
+			defer func() { Expect(response.Body.Close()).To(Succeed()) }()
+			body, err := io.ReadAll(response.Body)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(response.StatusCode).To(Equal(status))
+			Expect(response.Header.Get("Content-Type")).To(HavePrefix(contentType))
+			Expect(string(body)).To(ContainSubstring(text))
+			waitReady(namespace, echo)
+		},
+		Entry("for the maintenance page", "maintenance-page", http.StatusServiceUnavailable, "text/html", "<title>Back soon</title>"),
+		Entry("for the default backend", "default-backend", http.StatusNotFound, "text/plain", "There is no page at this address.\n"),
 	)
 
 	It("runs the sample with a custom command, whose log contains its banner", func() {

@@ -60,6 +60,7 @@ var _ = Describe("The operator", Ordered, ContinueOnFailure, func() {
 	Describe("given an object that the Echo does not control", conflicts)
 	Describe("given the samples", samples)
 	Describe("serves a page", pages)
+	Describe("given pod settings", nodes)
 	Describe("given the tutorial", tutorial)
 	Describe("from its bundle", scorecard)
 	Describe("under Pod Security", podSecurity)
