@@ -68,9 +68,6 @@ func slimEcho(object any) (any, error) {
 // smaller, also with the longest message and pod settings.
 const maxCachedSize = 160 << 10
 
-// stubAnnotation marks an object in the cache of which only metadata is kept.
-const stubAnnotation = "kkloud.io/stub"
-
 // slimChild reduces the memory of a cached object: a child shares values with the others, and any
 // other object becomes a stub.
 func slimChild(kind children.Kind, cached any) any {
@@ -97,25 +94,22 @@ func isChild(object client.Object) bool {
 	return found && object.GetLabels()[children.EchoLabel] == name
 }
 
+// stub reduces an object to what identifies it. Users can create many of them, so a stub uses as
+// little memory as possible: it has a controller only if it is a child, which is too large.
 func stub(kind children.Kind, object client.Object) client.Object {
 	reduced := client.Object(kind.New())
-	reduced.SetNamespace(object.GetNamespace())
+	reduced.SetNamespace(unique.Make(object.GetNamespace()).Value())
 	reduced.SetName(object.GetName())
-	reduced.SetUID(object.GetUID())
 	reduced.SetResourceVersion(object.GetResourceVersion())
 	reduced.SetDeletionTimestamp(object.GetDeletionTimestamp())
-	reduced.SetLabels(map[string]string{children.ManagedByLabel: children.ManagedBy})
-	reduced.SetAnnotations(map[string]string{stubAnnotation: ""})
-	if controller := metav1.GetControllerOf(object); controller != nil {
+	if controller := metav1.GetControllerOf(object); controller != nil && isChild(object) {
 		reduced.SetOwnerReferences([]metav1.OwnerReference{*controller})
 	}
 	return reduced
 }
 
-func isStub(object client.Object) bool {
-	_, is := object.GetAnnotations()[stubAnnotation]
-	return is
-}
+// isStub reports whether an object of the cache is a stub: all other objects have the operator's label.
+func isStub(object client.Object) bool { return len(object.GetLabels()) == 0 }
 
 // echoOfChild returns the Echo to which an object with its name belongs. Its owner reference and
 // its labels may be missing.
