@@ -104,20 +104,44 @@ func run(ctx context.Context, args []string) (err error) {
 	return os.RemoveAll(directory)
 }
 
-// runSuites runs one suite after the other.
+// runSuites runs the suites. Those of a group share the workers: most of a scenario is waiting, and
+// at the end of a group most workers are idle.
 func runSuites(ctx context.Context, h *harness.Harness, o options) (all []harness.SuiteResult, err error) {
 	failed := 0
-	for _, suite := range o.suites() {
-		fmt.Printf("\033[1m%s\033[0m\n", suite.Name)
-		results, err := h.Run(ctx, []harness.Suite{suite}, o.Options, h.Program)
+	for _, group := range groups(o.suites()) {
+		var names []string
+		for _, suite := range group {
+			names = append(names, suite.Name)
+		}
+		fmt.Printf("\033[1m%s\033[0m\n", strings.Join(names, ", "))
+		results, err := h.Run(ctx, group, o.Options, h.Program)
 		if err != nil {
 			return all, err
 		}
 		all = append(all, results...)
-		failed += results[0].Failed
+		for _, result := range results {
+			failed += result.Failed
+		}
 	}
 	if failed > 0 {
 		return all, fmt.Errorf("%d scenarios failed", failed)
 	}
 	return all, nil
+}
+
+// groups returns the suites in groups. In the first group are all that may run at the same time, the
+// last one first, because the scenarios of the last suites are the longest.
+func groups(suites []harness.Suite) (all [][]harness.Suite) {
+	var together []harness.Suite
+	for _, suite := range slices.Backward(suites) {
+		if suite.Separate {
+			all = append(all, []harness.Suite{suite})
+		} else {
+			together = append(together, suite)
+		}
+	}
+	if len(together) > 0 {
+		all = append([][]harness.Suite{together}, all...)
+	}
+	return all
 }

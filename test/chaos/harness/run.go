@@ -25,6 +25,9 @@ type Suite struct {
 	Name string
 	// Scenarios returns what it consists of.
 	Scenarios func(Options) ([]Scenario, error)
+	// Separate is true if its scenarios do not run beside those of other suites, because they
+	// measure times.
+	Separate bool
 	// Serial is true if no two scenarios may run at the same time.
 	Serial bool
 }
@@ -73,7 +76,7 @@ func (h *Harness) Run(ctx context.Context, suites []Suite, o Options, program st
 			return nil, err
 		}
 		scenarios = slices.DeleteFunc(scenarios, func(s Scenario) bool { return !strings.Contains(s.Name, o.Scenario) })
-		run := &suiteRun{suite: suite, scenarios: scenarios, result: SuiteResult{Suite: suite.Name, Faults: map[string]int{}}}
+		run := &suiteRun{suite: suite, scenarios: scenarios, result: SuiteResult{Suite: suite.Name, Faults: map[string]int{}, Times: map[string]float64{}}}
 		run.ctx, run.stop = context.WithCancel(ctx)
 		defer run.stop()
 		if suite.Serial {
@@ -98,12 +101,14 @@ func (h *Harness) runAll(runs []*suiteRun, o Options, program string) {
 	for number := range o.Workers {
 		workers.Go(func() {
 			for t := range queue {
+				start := time.Now()
 				outcome := h.runScenario(t.run.ctx, t.scenario, number, program)
+				outcome.took = time.Since(start)
 				mu.Lock()
 				t.run.add(outcome, o.StopAtFailure)
 				if now := time.Now(); now.Sub(printed) > progressInterval {
 					printed = now
-					t.run.printProgress(now)
+					printProgress(now, runs)
 				}
 				mu.Unlock()
 			}
@@ -133,13 +138,18 @@ func (r *suiteRun) add(o outcome, stopAtFailure bool) {
 	}
 }
 
-func (r *suiteRun) printProgress(now time.Time) {
-	fmt.Printf("%s %s: %d of %d scenarios, %d failed\n", now.Format(time.TimeOnly), r.suite.Name, r.result.Scenarios, len(r.scenarios), r.result.Failed)
+func printProgress(now time.Time, runs []*suiteRun) {
+	done, total, failed := 0, 0, 0
+	for _, r := range runs {
+		done, total, failed = done+r.result.Scenarios, total+len(r.scenarios), failed+r.result.Failed
+	}
+	fmt.Printf("%s %d of %d scenarios, %d failed\n", now.Format(time.TimeOnly), done, total, failed)
 }
 
 // outcome is the outcome of a scenario.
 type outcome struct {
 	name         string
+	took         time.Duration
 	err          error
 	faults       map[string]int
 	restarts     int
@@ -171,8 +181,9 @@ type SuiteResult struct {
 	Failed    int            `json:"failed"`
 	Restarts  int            `json:"restarts"`
 	Faults    map[string]int `json:"faults,omitempty"`
-	// Seconds is how long it took.
-	Seconds float64 `json:"seconds"`
+	// Seconds is how long it took, and Times how long each scenario took.
+	Seconds float64            `json:"seconds"`
+	Times   map[string]float64 `json:"times"`
 	// Failures names the scenarios that failed.
 	Failures     []string      `json:"failures,omitempty"`
 	Measurements []Measurement `json:"measurements,omitempty"`
@@ -180,6 +191,7 @@ type SuiteResult struct {
 
 func (r *SuiteResult) add(o outcome, printFailure bool) {
 	r.Scenarios++
+	r.Times[o.name] = o.took.Seconds()
 	r.Restarts += o.restarts
 	r.Measurements = append(r.Measurements, o.measurements...)
 	for class, count := range o.faults {

@@ -21,14 +21,14 @@ var Suites = []harness.Suite{
 	{Name: "persistent drift", Scenarios: persistentDrift},
 	{Name: "rejections", Scenarios: rejections},
 	{Name: "webhooks", Scenarios: webhooks},
-	{Name: "isolation", Scenarios: isolation, Serial: true},
+	{Name: "isolation", Scenarios: isolation, Separate: true, Serial: true},
 	{Name: "lifecycles", Scenarios: lifecycles},
 	{Name: "OpenShift admission", Scenarios: openShift},
 	{Name: "policies", Scenarios: policies},
 	{Name: "combinations", Scenarios: combinations},
 	{Name: "failing pods", Scenarios: failingPods},
-	{Name: "outages", Scenarios: outages, Serial: true},
-	{Name: "two leaders", Scenarios: leaders},
+	{Name: "outages", Scenarios: outages, Separate: true, Serial: true},
+	{Name: "two leaders", Scenarios: leaders, Separate: true},
 }
 
 const (
