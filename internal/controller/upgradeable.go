@@ -92,8 +92,10 @@ func (r *UpgradeableReconciler) Reconcile(ctx context.Context, _ reconcile.Reque
 	if err := r.live.Get(ctx, r.Condition, &condition); err != nil {
 		return retry(err)
 	}
+	// A patch keeps fields that this client does not know.
+	patch := client.MergeFromWithOptions(condition.DeepCopy(), client.MergeFromWithOptimisticLock{})
 	if meta.SetStatusCondition(&condition.Spec.Conditions, desired) {
-		if err := r.live.Update(ctx, &condition); err != nil {
+		if err := r.live.Patch(ctx, &condition, patch); err != nil {
 			return retry(err)
 		}
 		log.FromContext(ctx).Info("Updated OperatorCondition", "upgradeable", desired.Status)

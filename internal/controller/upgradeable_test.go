@@ -66,7 +66,7 @@ var _ = Describe("The OperatorCondition", func() {
 		stop()
 		startOperatorUnderOLM(key, namespace)
 		Consistently(reported).Should(Equal("True RolledOut"))
-		Expect(requestsSince(since)).NotTo(ContainElement(ContainSubstring("update operatorconditions")))
+		Expect(requestsSince(since)).NotTo(ContainElement(ContainSubstring("patch operatorconditions")))
 
 		By("deleting an Echo during its rollout")
 		edit(echo, func(s *echov1.EchoSpec) { s.Image = controlplane.NeverReady })
