@@ -45,15 +45,16 @@ func mutateContainer(container *corev1.Container, echo *echov1.Echo, image strin
 	mutateProbes(container, echo)
 }
 
+func isServerPort(port corev1.ContainerPort) bool { return port.Name == containerPortName }
+
 // mutatePorts sets the port that the Service refers to. An entry with the old name is renamed, or
 // removed if it is a second one for the same port.
 func mutatePorts(ports *[]corev1.ContainerPort, targetPort int32) {
-	isOurs := func(port corev1.ContainerPort) bool { return port.Name == containerPortName }
 	isOld := func(port corev1.ContainerPort) bool { return port.Name == portName }
-	if i := slices.IndexFunc(*ports, isOld); i >= 0 && !slices.ContainsFunc(*ports, isOurs) {
+	if i := slices.IndexFunc(*ports, isOld); i >= 0 && !slices.ContainsFunc(*ports, isServerPort) {
 		(*ports)[i].Name = containerPortName
 	}
-	port := ensureItem(ports, corev1.ContainerPort{Name: containerPortName, ContainerPort: targetPort}, isOurs)
+	port := ensureItem(ports, corev1.ContainerPort{Name: containerPortName, ContainerPort: targetPort}, isServerPort)
 	before := port.ContainerPort
 	port.ContainerPort, port.Protocol = targetPort, corev1.ProtocolTCP
 	port.HostPort, port.HostIP = 0, ""

@@ -21,6 +21,9 @@ const (
 	// NeverReady is the image of a server that starts but does not become ready.
 	NeverReady = "docker.io/library/slow:1"
 
+	// RootImage is the image of a server whose user is root, unless the pod sets another one.
+	RootImage = "docker.io/library/root:1"
+
 	absent = ":absent"
 	crash  = ":crash"
 	huge   = ":huge"
@@ -85,6 +88,9 @@ func statusOf(pod *corev1.Pod) corev1.PodStatus {
 	case strings.HasSuffix(image, huge):
 		scheduled = corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse,
 			Reason: corev1.PodReasonUnschedulable, Message: "0/1 nodes are available: 1 Insufficient memory."}
+	case image == RootImage && (pod.Spec.SecurityContext == nil || pod.Spec.SecurityContext.RunAsUser == nil):
+		container.State.Waiting = &corev1.ContainerStateWaiting{
+			Reason: "CreateContainerConfigError", Message: "container has runAsNonRoot and image will run as root"}
 	case image == NeverReady:
 		container.State = running
 	default:

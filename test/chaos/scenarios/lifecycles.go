@@ -43,6 +43,7 @@ func lifecycles(o harness.Options) (all []harness.Scenario, err error) {
 		harness.Scenario{Name: "backup with owner references is restored, children first", Run: restore{children: true, childrenFirst: true, owners: true}.run},
 		harness.Scenario{Name: "backup with owner references is restored, Echoes first", Run: restore{children: true, owners: true}.run},
 		harness.Scenario{Name: "children of version 0.4.0 are upgraded", Run: upgradeChildren},
+		harness.Scenario{Name: "image whose user is root is upgraded from version 0.4.0", Run: upgradeRootImage},
 		harness.Scenario{Name: "targetPort is edited after the upgrade of children of version 0.4.0", Run: upgradeAndEditPort},
 		harness.Scenario{Name: "pod settings are lost by a downgrade to version 0.4.0, and declared again after the upgrade", Run: downgradeAndUpgrade},
 	), nil

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
@@ -18,6 +19,7 @@ import (
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
+	"github.com/kkloud-io/echo-operator/internal/testing/controlplane"
 	"github.com/kkloud-io/echo-operator/test/chaos/harness"
 	"github.com/kkloud-io/echo-operator/test/chaos/kinds"
 	"github.com/kkloud-io/echo-operator/test/chaos/oracle"
@@ -37,12 +39,26 @@ func notAdopted(object client.Object) error {
 
 // upgradeChildren starts the operator beside the children of an earlier version.
 func upgradeChildren(ctx context.Context, e *harness.Environment) error {
-	return upgrade(ctx, e, func(context.Context) error { return nil })
+	return upgrade(ctx, e, "", noEdit)
+}
+
+func noEdit(context.Context) error { return nil }
+
+// upgradeRootImage starts the operator beside a Deployment that sets a user for an image whose user is
+// root. It keeps the user: the upgrade takes one rollout, in which every pod starts.
+func upgradeRootImage(ctx context.Context, e *harness.Environment) error {
+	return upgrade(ctx, e, controlplane.RootImage, func(ctx context.Context) error {
+		const want = 2 // The revision of version 0.4.0, and that of this version.
+		if revision := newestRevision(ctx, e); revision != want {
+			return fmt.Errorf("Deployment of an image whose user is root: revision %d after the upgrade, want %d", revision, want)
+		}
+		return nil
+	})
 }
 
 // upgradeAndEditPort edits the port of the servers as soon as the upgrade has replaced the pods.
 func upgradeAndEditPort(ctx context.Context, e *harness.Environment) error {
-	return upgrade(ctx, e, func(ctx context.Context) error {
+	return upgrade(ctx, e, "", func(ctx context.Context) error {
 		if err := e.EditEcho(ctx, one, func(s *echov1.EchoSpec) { s.TargetPort = 5679 }); err != nil {
 			return err
 		}
@@ -50,11 +66,11 @@ func upgradeAndEditPort(ctx context.Context, e *harness.Environment) error {
 	})
 }
 
-// upgrade starts the operator beside the children of an earlier version, and edits the Echo. The
-// Service has an endpoint at any time, and no child is replaced.
-func upgrade(ctx context.Context, e *harness.Environment, edit func(context.Context) error) error {
+// upgrade starts the operator beside the children of an earlier version, and edits the Echo, which has
+// the image, or none. The Service has an endpoint at any time, and no child is replaced.
+func upgrade(ctx context.Context, e *harness.Environment, image string, edit func(context.Context) error) error {
 	e.Operator.Kill()
-	if err := e.CreateEcho(ctx, one, echov1.EchoSpec{Message: "m", Replicas: 2}); err != nil {
+	if err := e.CreateEcho(ctx, one, echov1.EchoSpec{Message: "m", Replicas: 2, Image: image}); err != nil {
 		return err
 	}
 	if err := createEarlierChildren(ctx, e); err != nil {
@@ -114,6 +130,9 @@ func createEarlierChildren(ctx context.Context, e *harness.Environment) error {
 		child := kinds.New(kind)
 		if err := yaml.UnmarshalStrict(text, child); err != nil {
 			return err
+		}
+		if d, is := child.(*appsv1.Deployment); is && echo.Spec.Image != "" {
+			d.Spec.Template.Spec.Containers[0].Image = echo.Spec.Image
 		}
 		child.SetNamespace(e.Subject)
 		child.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(echo, echov1.GroupVersion.WithKind("Echo"))})
