@@ -51,7 +51,7 @@ var _ = Describe("In the install mode", Label("modes"), Ordered, func() {
 				for _, request := range required() {
 					Expect(can(namespace, request)).To(Equal(allowed), "permission to %s in %s", request, namespace)
 				}
-				for _, request := range []string{"get secrets", "create pods", "delete deployments.apps", "create rolebindings", "* *"} {
+				for _, request := range []string{"get secrets", "create pods", "deletecollection deployments.apps", "create rolebindings", "* *"} {
 					Expect(can(namespace, request)).To(BeFalse(), "permission to %s in %s", request, namespace)
 				}
 				if !slices.Contains(watched, namespace) {
