@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -100,6 +101,20 @@ func ensureItem[T any](items *[]T, item T, matches func(T) bool) *T {
 		*items = append(*items, item)
 	}
 	return &(*items)[i]
+}
+
+// withoutCopies removes items that are equal to an earlier item with the same key. Before the operator
+// adds an item to a list, it removes the copies of others: admission that changes each item of the
+// operator would otherwise make the list longer with each write.
+func withoutCopies[T any](items []T, key func(T) string) []T {
+	seen := map[string]T{}
+	return slices.DeleteFunc(items, func(item T) bool {
+		earlier, found := seen[key(item)]
+		if !found {
+			seen[key(item)] = item
+		}
+		return found && equality.Semantic.DeepEqual(earlier, item)
+	})
 }
 
 // ensure returns the struct behind a pointer. It creates a missing one.

@@ -40,7 +40,11 @@ func requireArchitecture(pod *corev1.PodSpec) {
 		nodes.NodeSelectorTerms = []corev1.NodeSelectorTerm{{}}
 	}
 	for i := range nodes.NodeSelectorTerms {
-		ensureItem(&nodes.NodeSelectorTerms[i].MatchExpressions, architecture(), isArchitecture)
+		term := &nodes.NodeSelectorTerms[i]
+		if !hasArchitecture(*term) {
+			others := withoutCopies(term.MatchExpressions, func(e corev1.NodeSelectorRequirement) string { return e.Key })
+			term.MatchExpressions = append(others, architecture())
+		}
 	}
 }
 

@@ -176,6 +176,12 @@ func removeDuplicates(object Object) {
 		pod := &o.Spec.Template.Spec
 		unique(&pod.Tolerations, tolerationKey)
 		unique(&pod.ImagePullSecrets, secretKey)
+		if pod.Affinity != nil && pod.Affinity.NodeAffinity != nil && pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+			for i := range pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+				term := &pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[i]
+				unique(&term.MatchExpressions, func(e corev1.NodeSelectorRequirement) string { return e.String() })
+			}
+		}
 		unique(&pod.Containers, func(c corev1.Container) string { return c.Name })
 		unique(&pod.Volumes, func(v corev1.Volume) string { return v.Name })
 		unique(&pod.TopologySpreadConstraints, func(c corev1.TopologySpreadConstraint) string { return c.TopologyKey + string(c.WhenUnsatisfiable) })

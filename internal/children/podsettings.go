@@ -134,19 +134,6 @@ func setItems[T any](items *[]T, recorded, declared []T, key func(T) string) {
 	*items = slices.Insert(others, at, declared...)
 }
 
-// withoutCopies removes items that are equal to an earlier item with the same key. Admission that
-// changes the key of each item of the operator would otherwise make the list longer with each write.
-func withoutCopies[T any](items []T, key func(T) string) []T {
-	seen := map[string]T{}
-	return slices.DeleteFunc(items, func(item T) bool {
-		earlier, found := seen[key(item)]
-		if !found {
-			seen[key(item)] = item
-		}
-		return found && equality.Semantic.DeepEqual(earlier, item)
-	})
-}
-
 // tolerationKey identifies the taints that a toleration is for. How long it tolerates them is its
 // value: of several tolerations for a taint, the shortest time counts.
 func tolerationKey(t corev1.Toleration) string {

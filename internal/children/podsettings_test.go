@@ -139,12 +139,16 @@ func TestChangedRecordOfPodSettingsIsReplaced(t *testing.T) {
 
 // Each edit of an Echo writes the Deployment again. The list must not become longer each time, which
 // would also restart the pods.
-func TestItemsThatAdmissionRenamesDoNotMultiply(t *testing.T) {
+func TestItemsThatAdmissionChangesDoNotMultiply(t *testing.T) {
 	echo := newEcho(withPod(everyPodSetting()))
 	live := desiredState(echo)
 	var written []*appsv1.Deployment
 	for range 4 {
 		pod := live.pod()
+		expressions := pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions
+		for i := range expressions {
+			expressions[i].Values = []string{"amd64"}
+		}
 		for i := range pod.Tolerations {
 			pod.Tolerations[i].Key = "renamed-" + string(pod.Tolerations[i].Effect)
 		}
