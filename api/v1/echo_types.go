@@ -108,6 +108,7 @@ type EchoSpec struct {
 	// to 1,024 printable ASCII characters without spaces.
 	//
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:Pattern=`^/[!-~]*$`
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Readiness path",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"

@@ -69,6 +69,7 @@ var fieldViolations = []Violation{
 	{"spec.readinessPath", "pattern", "healthz", "spec.readinessPath", "^/[!-~]*$"},
 	{"spec.readinessPath", "pattern", "/a b", "spec.readinessPath", "^/[!-~]*$"},
 	{"spec.readinessPath", "pattern", "/é", "spec.readinessPath", "^/[!-~]*$"},
+	{"spec.readinessPath", "minLength", "", "spec.readinessPath", "at least 1"},
 	{"spec.readinessPath", "maxLength", "/" + strings.Repeat("p", 1024), "spec.readinessPath", "1024"},
 	{"spec.readinessPath", CEL, "/healthz", "readinessPath is for a server of your own", "set command or args, too"},
 	{"spec.resources.limits", "pattern", map[string]any{"cpu": "much"}, "spec.resources.limits.cpu", ""},
