@@ -116,7 +116,7 @@ func TestChangedRecordOfPodSettingsIsReplaced(t *testing.T) {
 		record  string
 		removed string
 	}{
-		"deleted": {"", ""}, "no JSON": {"{", ""}, "another type": {`["mesh"]`, ""}, "another field type": {`{"labels":"mesh"}`, ""},
+		"deleted": {"", ""}, "no JSON": {"{", ""}, "another type": {`["mesh"]`, ""}, "another field type": {`{"nodeSelector":["topology.kubernetes.io/zone"],"labels":"mesh"}`, ""},
 		"null": {"null", ""}, "unknown field": {`{"labels":[],"later":1}`, ""}, "forged": {forged, "mesh"},
 	} {
 		for _, echo := range []*echov1.Echo{own, newEcho()} {
