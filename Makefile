@@ -87,6 +87,7 @@ vet: ## Run go vet in every module.
 lint: bin/golangci-lint bin/actionlint lint-words ## Lint the Go code, the workflows and the words.
 	golangci-lint run $(LINT_FLAGS) ./...
 	for module in $(MODULES); do (cd $$module && golangci-lint run --config ../.golangci.yml --disable gosec $(LINT_FLAGS) ./...); done
+	golangci-lint-kube-api-linter run --config .golangci-api.yml ./api/...
 	actionlint
 
 .PHONY: lint-fix

@@ -99,6 +99,7 @@ var fieldViolations = []Violation{
 	{"spec.route.paths", "maxItems", slices.Repeat([]any{map[string]any{"value": "/"}}, 9), "spec.route.paths: Too many", "8"},
 	{"spec.route.paths.type", "enum", "RegularExpression", "spec.route.paths[0].type", "PathPrefix"},
 	{"spec.route.paths.value", "required", nil, "spec.route.paths[0].value: Required value", ""},
+	{"spec.route.paths.value", "minLength", "", "spec.route.paths[0].value", "at least 1"},
 	{"spec.route.paths.value", "maxLength", "/" + strings.Repeat("p", 1024), "spec.route.paths[0].value: Too long", "1024"},
 	{"spec.route.paths.value", "pattern", "docs", "spec.route.paths[0].value", "^/"},
 	{"spec.route.paths.value", "pattern", "/a?b", "spec.route.paths[0].value", "^/"},
