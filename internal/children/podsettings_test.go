@@ -108,7 +108,7 @@ func TestOwnNodeSelectorRemainsAfterItsRemovalFromThePodSettings(t *testing.T) {
 }
 
 // Another writer can change the record. Without it, entries remain that the operator would have
-// removed; with a forged one, entries of other writers are removed. The operator's own stay.
+// removed; with a forged one, entries of external writers are removed. The operator's own stay.
 func TestChangedRecordOfPodSettingsIsReplaced(t *testing.T) {
 	own := newEcho(withPod(everyPodSetting()))
 	forged := `{"labels":["mesh","` + EchoLabel + `","app.kubernetes.io/name"],"nodeSelector":["kubernetes.io/os"],"priorityClassName":true}`
@@ -166,7 +166,7 @@ func TestItemsThatAdmissionChangesDoNotMultiply(t *testing.T) {
 	}
 }
 
-// FuzzPodSettings changes the settings of a pod template that has entries of other writers. The
+// FuzzPodSettings changes the settings of a pod template that has entries of external writers. The
 // result is the same as if the template had never had the earlier settings.
 func FuzzPodSettings(f *testing.F) {
 	for seed := range uint64(100) {

@@ -19,7 +19,7 @@ var _ = Describe("The pods of an Echo with spec.pod", func() {
 
 	BeforeEach(func() { namespace = newNamespace() })
 
-	It("have the settings, which are removed with the field while the entries of other writers stay", func() {
+	It("have the settings, which are removed with the field while the entries of external writers stay", func() {
 		createPriorityClass(namespace)
 		stop := startOperator()
 		echo := createEcho(namespace, "hello")
