@@ -25,6 +25,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/controller"
@@ -76,6 +77,7 @@ func newManager(ctx context.Context, restConfig *rest.Config, s settings) (manag
 		Recorder:                mgr.GetEventRecorder("echo-operator"),
 		ServerImage:             s.serverImage,
 		MaxConcurrentReconciles: s.maxConcurrentReconciles,
+		Namespaces:              s.namespaces,
 		Metrics:                 metrics.New(ctrlmetrics.Registry, version),
 	}).SetupWithManager(ctx, mgr); err != nil {
 		return nil, fmt.Errorf("set up the Echo controller: %w", err)
@@ -112,7 +114,7 @@ const cacheSyncTimeout = 24 * time.Hour
 
 func managerOptions(s settings) manager.Options {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, echov1.AddToScheme, operatorsv2.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, echov1.AddToScheme, operatorsv2.AddToScheme, gatewayv1.Install} {
 		if err := add(scheme); err != nil {
 			panic(err) // The lists are constant, so a collision of types is a programming error.
 		}

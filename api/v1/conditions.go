@@ -63,6 +63,9 @@ const (
 	// ReasonAccepted means that every Gateway accepted the newest route.
 	ReasonAccepted = "Accepted"
 
+	// ReasonRouteNotCreated means that the operator has not created the HTTPRoute yet.
+	ReasonRouteNotCreated = "RouteNotCreated"
+
 	// ReasonNoParentAnswered means that a Gateway has not answered for the newest route: the
 	// Gateway does not exist, or its controller has not reconciled the route yet.
 	ReasonNoParentAnswered = "NoParentAnswered"

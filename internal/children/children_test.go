@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
@@ -49,6 +50,14 @@ func ownServer(echo *echov1.Echo) {
 	echo.Spec.Args = []string{`echo "$ECHO_TEXT"; exec sleep infinity`}
 }
 
+// withRoute sets the smallest route, with the defaults of the API server.
+func withRoute(echo *echov1.Echo) {
+	echo.Spec.Route = &echov1.Route{
+		ParentRefs: []echov1.ParentRef{{Name: "public"}}, Scheme: "https",
+		Paths: []echov1.Path{{Type: "PathPrefix", Value: "/"}},
+	}
+}
+
 func everyField(echo *echov1.Echo) {
 	ownServer(echo)
 	withPage("Costs $5 & more")(echo)
@@ -62,6 +71,15 @@ func everyField(echo *echov1.Echo) {
 		Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("32Mi")},
 	}
 	echo.Spec.Pod = new(everyPodSetting())
+	echo.Spec.Route = &echov1.Route{
+		ParentRefs: []echov1.ParentRef{
+			{Name: "public", Namespace: "infra", SectionName: "https", Port: 8443}, {Name: "internal"},
+		},
+		Hostnames:       []string{"status.example.com", "*.example.org"},
+		Paths:           []echov1.Path{{Type: "Exact", Value: "/a"}, {Type: "PathPrefix", Value: "/b"}},
+		ResponseHeaders: []echov1.ResponseHeader{{Name: "Content-Type", Value: "application/json"}, {Name: "X-A", Value: "b c"}},
+		Scheme:          "http",
+	}
 }
 
 // objects has one child of each kind.
@@ -97,12 +115,14 @@ func (all objects) service() *corev1.Service       { return all["Service"].(*cor
 func (all objects) budget() *policyv1.PodDisruptionBudget {
 	return all["PodDisruptionBudget"].(*policyv1.PodDisruptionBudget)
 }
+func (all objects) route() *gatewayv1.HTTPRoute { return all["HTTPRoute"].(*gatewayv1.HTTPRoute) }
 
 func TestDesiredStateMatchesTheGoldenFiles(t *testing.T) {
 	for name, echo := range map[string]*echov1.Echo{
 		"minimal":     newEcho(),
 		"page":        newEcho(withPage("Greetings"), withStatusCode(503)),
 		"own-server":  newEcho(ownServer),
+		"route":       newEcho(withRoute),
 		"every-field": newEcho(everyField),
 	} {
 		for kind, object := range desiredState(echo) {
@@ -135,8 +155,8 @@ func TestDesiredStateMatchesTheGoldenFiles(t *testing.T) {
 // For every pair of specs, a live object that is edited from one to the other equals a new object.
 func TestRemovedSettingsReturnToTheirDefault(t *testing.T) {
 	specs := map[string]*echov1.Echo{
-		"minimal": newEcho(), "page": newEcho(withPage("")), "own server": newEcho(ownServer), "every field": newEcho(everyField),
-		"status code": newEcho(withStatusCode(404)),
+		"minimal": newEcho(), "page": newEcho(withPage("")), "own server": newEcho(ownServer),
+		"status code": newEcho(withStatusCode(404)), "route": newEcho(withRoute), "every field": newEcho(everyField),
 	}
 	for from, before := range specs {
 		for to, after := range specs {
@@ -167,6 +187,8 @@ func TestFieldsOfExternalWritersAreKept(t *testing.T) {
 	pod.Spec.Containers[1].VolumeMounts = append(pod.Spec.Containers[1].VolumeMounts, corev1.VolumeMount{Name: "mesh", MountPath: "/mesh"})
 	service.Spec.ClusterIP = "10.96.1.2"
 	service.Annotations = map[string]string{"lb": "off"}
+	live.route().Spec.Rules[0].Name = new(gatewayv1.SectionName("rule"))
+	live.route().Spec.Rules[0].Timeouts = &gatewayv1.HTTPRouteTimeouts{Request: new(gatewayv1.Duration("1s"))}
 
 	want := live.deepCopy()
 	live.mutate(echo)
@@ -180,7 +202,10 @@ func TestFieldsOfExternalWritersAreKept(t *testing.T) {
 }
 
 func TestDriftIsReverted(t *testing.T) {
-	echo := newEcho(func(e *echov1.Echo) { e.Spec.Replicas = 2 })
+	echo := newEcho(withRoute, func(e *echov1.Echo) {
+		e.Spec.Replicas, e.Spec.Route.Hostnames = 2, []string{"a.example.com"}
+		e.Spec.Route.ResponseHeaders = []echov1.ResponseHeader{{Name: "X-A", Value: "b"}}
+	})
 	want := desiredState(echo)
 	drifted := map[string]bool{}
 	for name, drift := range map[string]func(objects){
@@ -213,6 +238,12 @@ func TestDriftIsReverted(t *testing.T) {
 		"budget": func(all objects) {
 			spec := &all.budget().Spec
 			spec.MinAvailable, spec.MaxUnavailable = spec.MaxUnavailable, nil
+		},
+		"route": func(all objects) {
+			spec := &all.route().Spec
+			spec.Hostnames, spec.ParentRefs = append(spec.Hostnames, "evil.example.com"), append(spec.ParentRefs, spec.ParentRefs...)
+			spec.Rules = append(spec.Rules, spec.Rules...)
+			spec.Rules[0].BackendRefs[0].Name, spec.Rules[0].Matches, spec.Rules[0].Filters = "evil", nil, nil
 		},
 	} {
 		live := want.deepCopy()
@@ -249,6 +280,34 @@ func TestURLOmitsPort80(t *testing.T) {
 	} {
 		if got := URL(newEcho(func(e *echov1.Echo) { e.Spec.Port = port })); got != want {
 			t.Errorf("port %d: URL = %s, want %s", port, got, want)
+		}
+	}
+}
+
+func TestExternalURLHasSchemeHostnamePortAndPath(t *testing.T) {
+	route := func(scheme string, port int32, path string, hostnames ...string) *echov1.Route {
+		return &echov1.Route{
+			Scheme: scheme, Hostnames: hostnames,
+			ParentRefs: []echov1.ParentRef{{Name: "g", Port: port}, {Name: "h", Port: 1}},
+			Paths:      []echov1.Path{{Value: path}, {Value: "/second"}},
+		}
+	}
+	for want, route := range map[string]*echov1.Route{
+		"https://a.example/":          route("https", 0, "/", "a.example", "b.example"),
+		"https://a.example/x":         route("https", 443, "/x", "a.example"),
+		"http://a.example/":           route("http", 80, "/", "a.example"),
+		"https://a.example:80/":       route("https", 80, "/", "a.example"),
+		"http://a.example:8443/a%20b": route("http", 8443, "/a%20b", "a.example"),
+	} {
+		if got := ExternalURL(newEcho(func(e *echov1.Echo) { e.Spec.Route = route })); got != want {
+			t.Errorf("ExternalURL = %q, want %q", got, want)
+		}
+	}
+	for name, route := range map[string]*echov1.Route{
+		"no route": nil, "no hostname": route("https", 0, "/"), "wildcard": route("https", 0, "/", "*.example", "a.example"),
+	} {
+		if got := ExternalURL(newEcho(func(e *echov1.Echo) { e.Spec.Route = route })); got != "" {
+			t.Errorf("%s: ExternalURL = %q, want none", name, got)
 		}
 	}
 }

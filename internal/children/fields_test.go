@@ -24,6 +24,9 @@ func TestDeterminesAnswer(t *testing.T) {
 		{"Service", "spec.ports[http].targetPort", true},
 		{"Service", "spec.sessionAffinity", false},
 		{"PodDisruptionBudget", "spec.maxUnavailable", false},
+		{"HTTPRoute", "spec.rules[0].backendRefs[echo-hello].weight", true},
+		{"HTTPRoute", "spec.parentRefs[0].port", true},
+		{"HTTPRoute", "metadata.labels[kkloud.io/echo]", false},
 	} {
 		if got := byName[test.kind].DeterminesAnswer(test.field); got != test.want {
 			t.Errorf("%s %s: DeterminesAnswer = %t, want %t", test.kind, test.field, got, test.want)

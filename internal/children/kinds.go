@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 )
@@ -31,6 +32,9 @@ type Kind struct {
 	NewList func() runtime.Object
 	// Optional is true if an Echo may have no child of this kind.
 	Optional bool
+	// OptionalAPI is true if the cluster may not serve the kind. The operator watches such a kind
+	// only while an Echo needs it.
+	OptionalAPI bool
 	// Wanted reports whether the Echo has a child of this kind.
 	Wanted func(*echov1.Echo) bool
 	// AnswerFields are the fields that determine the answer to a client. If admission changes
@@ -46,6 +50,7 @@ type Kind struct {
 // +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=httproutes,verbs=get;list;watch;create;patch;delete
 
 // Kinds lists the kinds that an Echo owns, in the order in which the operator writes them. The
 // Service comes first, so that the first ready pod is reachable immediately.
@@ -94,6 +99,17 @@ var Kinds = []Kind{
 			PodDisruptionBudget(o.(*policyv1.PodDisruptionBudget), echo)
 		},
 		Optional: true,
+	},
+	{
+		Name:         "HTTPRoute",
+		Resource:     schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: "v1", Resource: "httproutes"},
+		New:          func() Object { return &gatewayv1.HTTPRoute{} },
+		NewList:      func() runtime.Object { return &gatewayv1.HTTPRouteList{} },
+		Wanted:       WantsHTTPRoute,
+		AnswerFields: []string{"spec.hostnames", "spec.parentRefs", "spec.rules"},
+		Mutate:       func(o Object, echo *echov1.Echo, _ string) { HTTPRoute(o.(*gatewayv1.HTTPRoute), echo) },
+		Optional:     true,
+		OptionalAPI:  true,
 	},
 }
 

@@ -54,6 +54,8 @@ var owned = map[string]*regexp.Regexp{
 			),
 		)),
 	"PodDisruptionBudget": paths(ownedMeta, `spec\.(selector|minAvailable|maxUnavailable|unhealthyPodEvictionPolicy)`),
+	// Further rules are removed.
+	"HTTPRoute": paths(ownedMeta, `spec\.(parentRefs|hostnames)\[`, `spec\.rules\[(0\]\.(matches|filters|backendRefs)|[1-9])`),
 }
 
 // ownedSettings matches the paths of the entries that spec.pod declares, and of their record.

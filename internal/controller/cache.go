@@ -2,7 +2,10 @@ package controller
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"math"
+	"slices"
 	"strings"
 	"time"
 	"unique"
@@ -18,28 +21,47 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
+	"github.com/kkloud-io/echo-operator/internal/status"
 )
 
 // CacheOptions limits the cache to the given namespaces (none means all) and to objects with the
 // operator's label, so that other Deployments, Services and pods use no memory. Users can set that
-// label, so objects that are not children are reduced to stubs.
+// label, so objects that are not children are reduced to stubs. The cache does not contain kinds that
+// the cluster may not serve.
 func CacheOptions(namespaces []string) cache.Options {
-	managed := labels.SelectorFromSet(labels.Set{children.ManagedByLabel: children.ManagedBy})
-	options := cache.Options{
-		ReaderFailOnMissingInformer: true,
-		ByObject: map[client.Object]cache.ByObject{
-			&echov1.Echo{}: {Transform: slimEcho},
-			&corev1.Pod{}:  {Label: managed, Transform: slimPod},
-		},
-	}
+	options := cacheOptions(namespaces)
+	options.ByObject[&echov1.Echo{}] = cache.ByObject{Transform: slimEcho}
+	options.ByObject[&corev1.Pod{}] = cache.ByObject{Label: managed, Transform: slimPod}
 	for _, kind := range children.Kinds {
-		options.ByObject[kind.New()] = cache.ByObject{Label: managed, Transform: func(object any) (any, error) {
-			return slimChild(kind, object), nil
-		}}
+		if !kind.OptionalAPI {
+			addKind(options, kind)
+		}
 	}
+	return options
+}
+
+// kindCacheOptions are CacheOptions for a cache of one kind of child.
+func kindCacheOptions(kind children.Kind, namespaces []string) cache.Options {
+	options := cacheOptions(namespaces)
+	addKind(options, kind)
+	return options
+}
+
+// managed selects the objects with the operator's label.
+var managed = labels.SelectorFromSet(labels.Set{children.ManagedByLabel: children.ManagedBy})
+
+func addKind(options cache.Options, kind children.Kind) {
+	options.ByObject[kind.New()] = cache.ByObject{Label: managed, Transform: func(object any) (any, error) {
+		return slimChild(kind, object), nil
+	}}
+}
+
+func cacheOptions(namespaces []string) cache.Options {
+	options := cache.Options{ReaderFailOnMissingInformer: true, ByObject: map[client.Object]cache.ByObject{}}
 	for _, namespace := range namespaces {
 		if options.DefaultNamespaces == nil {
 			options.DefaultNamespaces = map[string]cache.Config{}
@@ -76,13 +98,44 @@ func slimChild(kind children.Kind, cached any) any {
 		return cached // The last known state of a deleted object, which is slim already.
 	}
 	object.SetManagedFields(nil)
-	if sized, ok := cached.(interface{ Size() int }); !isChild(object) || ok && sized.Size() > maxCachedSize {
+	if route, ok := cached.(*gatewayv1.HTTPRoute); ok {
+		slimRoute(route)
+	}
+	if !isChild(object) || size(object) > maxCachedSize {
 		return stub(kind, object)
 	}
 	if deployment, ok := cached.(*appsv1.Deployment); ok {
 		children.Share(deployment)
 	}
 	return cached
+}
+
+// size returns the size of an object in bytes, or a larger number.
+func size(object client.Object) int {
+	if sized, ok := object.(interface{ Size() int }); ok {
+		return sized.Size()
+	}
+	encoding, err := json.Marshal(object)
+	if err != nil {
+		return math.MaxInt
+	}
+	return len(encoding)
+}
+
+// maxAnswer is the maximum number of characters of a parent's message in the cache.
+const maxAnswer = 512
+
+// slimRoute reduces the answers of parents, which are text of third parties, to what the status needs.
+func slimRoute(route *gatewayv1.HTTPRoute) {
+	for i := range route.Status.Parents {
+		parent := &route.Status.Parents[i]
+		parent.Conditions = slices.DeleteFunc(parent.Conditions, func(c metav1.Condition) bool {
+			return c.Type != string(gatewayv1.RouteConditionAccepted) && c.Type != string(gatewayv1.RouteConditionResolvedRefs)
+		})
+		for j := range parent.Conditions {
+			parent.Conditions[j].Message = status.Truncate(parent.Conditions[j].Message, maxAnswer)
+		}
+	}
 }
 
 // isChild reports whether the object may be a child: at most one object of a kind is, for each Echo.

@@ -34,6 +34,8 @@ type child struct {
 	recheck time.Duration
 	// slow is true if a write took long and failed.
 	slow bool
+	// notServed is true if the API server does not serve the kind.
+	notServed bool
 }
 
 // recreation is the correction that creates a child that was deleted.
@@ -59,6 +61,14 @@ func encode(object client.Object) []byte {
 		return encoding
 	}
 	return nil
+}
+
+// clientOf returns the client that reads and writes children of the kind.
+func (r *EchoReconciler) clientOf(c children.Kind) client.Client {
+	if c.OptionalAPI {
+		return r.optional[c.Name].client()
+	}
+	return r.Client
 }
 
 // reconcileChild brings one child to its desired state with at most one write. It returns an
@@ -112,7 +122,7 @@ const unwatchedRecheck = 5 * time.Second
 func (r *EchoReconciler) find(ctx context.Context, echo *echov1.Echo, c children.Kind, wanted bool) (client.Object, error) {
 	object := client.Object(c.New())
 	key := client.ObjectKey{Namespace: echo.Namespace, Name: children.Name(echo)}
-	err := r.Client.Get(ctx, key, object)
+	err := r.clientOf(c).Get(ctx, key, object)
 	switch {
 	case apierrors.IsNotFound(err):
 		if !wanted || !previouslyReconciled(echo, c) {
@@ -147,6 +157,9 @@ func (r *EchoReconciler) readLive(ctx context.Context, echo *echov1.Echo, c chil
 
 // previouslyReconciled reports whether the status was written after the child had been created.
 func previouslyReconciled(echo *echov1.Echo, c children.Kind) bool {
+	if c.OptionalAPI && !mayExist(echo) {
+		return false
+	}
 	observed := echo.Status.ObservedGeneration
 	return observed == echo.Generation || observed > 0 && !c.Optional
 }
@@ -191,7 +204,7 @@ func (r *EchoReconciler) create(ctx context.Context, echo *echov1.Echo, c childr
 	c.Mutate(object, echo, r.ServerImage)
 	children.SetGeneration(object, echo.Generation)
 	start := time.Now()
-	if err := call(ctx, func() error { return r.Client.Create(ctx, object) }); err != nil {
+	if err := call(ctx, func() error { return r.clientOf(c).Create(ctx, object) }); err != nil {
 		// Admission may reject the creation of an object that exists.
 		took := time.Since(start)
 		existing, readErr := r.readLive(ctx, echo, c)
@@ -252,7 +265,7 @@ func (r *EchoReconciler) patch(ctx context.Context, echo *echov1.Echo, c childre
 	}
 	object := live.DeepCopyObject().(client.Object)
 	start := time.Now()
-	if err := call(ctx, func() error { return r.Client.Patch(ctx, object, patch) }); err != nil {
+	if err := call(ctx, func() error { return r.clientOf(c).Patch(ctx, object, patch) }); err != nil {
 		rejected, err := r.rejectedUpdate(ctx, echo, c, live, err, time.Since(start))
 		rejected.object, rejected.overridden = live, record
 		return rejected, err
@@ -305,7 +318,7 @@ func (r *EchoReconciler) remove(ctx context.Context, echo *echov1.Echo, c childr
 	uid, version := live.GetUID(), live.GetResourceVersion()
 	start := time.Now()
 	err := call(ctx, func() error {
-		return r.Client.Delete(ctx, live, client.Preconditions{UID: &uid, ResourceVersion: &version})
+		return r.clientOf(c).Delete(ctx, live, client.Preconditions{UID: &uid, ResourceVersion: &version})
 	})
 	if err != nil {
 		return r.rejectedUpdate(ctx, echo, c, live, err, time.Since(start))

@@ -36,7 +36,7 @@ var _ = Describe("An object that is not controlled by the Echo", func() {
 			Expect(admin.Create(ctx, object)).To(Succeed())
 			version := object.GetResourceVersion()
 
-			echo := createEcho(namespace, "hello", twoPods)
+			echo := createEcho(namespace, "hello", everyChild)
 			expectCondition(echo, echov1.ConditionDegraded, metav1.ConditionTrue, echov1.ReasonConflict)
 			Expect(message(echo, echov1.ConditionReady)).To(ContainSubstring("echo-hello exists and is not controlled by this Echo"))
 			Eventually(func() []string { return eventsOf(echo) }).Should(ContainElement("Warning Conflict"))
@@ -73,7 +73,7 @@ var _ = Describe("An object that is not controlled by the Echo", func() {
 	It("is adopted without a new rollout if the operator wrote it for an Echo of this name", func() {
 		stop := startOperator()
 		namespace := newNamespace()
-		echo := createEcho(namespace, "hello", twoPods)
+		echo := createEcho(namespace, "hello", everyChild)
 		expectReady(echo)
 		stop()
 		uids := map[string]string{}
@@ -86,7 +86,7 @@ var _ = Describe("An object that is not controlled by the Echo", func() {
 		for _, child := range childrenOf(echo) {
 			Eventually(komega.Object(child)).Should(HaveField("ObjectMeta.OwnerReferences", BeEmpty()))
 		}
-		restored := createEcho(namespace, "hello", twoPods)
+		restored := createEcho(namespace, "hello", everyChild)
 		startOperator()
 		expectReady(restored)
 		for _, child := range childrenOf(echo) {

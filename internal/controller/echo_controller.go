@@ -3,6 +3,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -66,11 +67,17 @@ type EchoReconciler struct {
 	ServerImage string
 	// MaxConcurrentReconciles is the maximum number of Echoes that are reconciled concurrently.
 	MaxConcurrentReconciles int
+	// Namespaces are the namespaces that the operator watches. None means all.
+	Namespaces []string
 	// Metrics are the metrics that the reconciler updates.
 	Metrics *metrics.Metrics
 
 	slots *slots
 	pace  pace
+	// optional has the kinds that the cluster may not serve, by name.
+	optional map[string]*optionalAPI
+	// discoveryPeriod replaces the constant of that name in tests.
+	discoveryPeriod time.Duration
 }
 
 // SetupWithManager registers the reconciler and its watches.
@@ -88,7 +95,17 @@ func (r *EchoReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager)
 			ReconciliationTimeout:   reconcileTimeout,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minBackoff, maxBackoff),
 		})
+	r.optional = map[string]*optionalAPI{}
 	for _, kind := range children.Kinds {
+		if kind.OptionalAPI {
+			api, err := newOptionalAPI(mgr, kind, r.Namespaces, cmp.Or(r.discoveryPeriod, discoveryPeriod))
+			if err != nil {
+				return err
+			}
+			r.optional[kind.Name] = api
+			b.WatchesRawSource(api.source())
+			continue
+		}
 		b.Watches(kind.New(), handler.EnqueueRequestsFromMapFunc(echoOfChild), builder.WithPredicates(ignoreInitialList))
 	}
 	return b.Complete(reconcile.AsReconciler(mgr.GetClient(), r))
@@ -165,29 +182,19 @@ func (r *EchoReconciler) reconcileChildren(ctx context.Context, echo *echov1.Ech
 		reconcile = r.observeChild // The garbage collector deletes the children.
 	}
 	for _, c := range children.Kinds {
-		result, err := reconcile(ctx, echo, c)
+		do := reconcile
+		if c.OptionalAPI {
+			do = r.ifServed(reconcile)
+		}
+		result, err := do(ctx, echo, c)
 		if errors.Is(err, errStaleEcho) {
 			return observed, 0, err // The other children would be written for the same stale Echo.
 		}
 		if err != nil {
 			failed = append(failed, err)
 		}
-		if result.failure != nil {
-			observed.Rejected = append(observed.Rejected, *result.failure)
-		}
-		if result.overridden != nil {
-			observed.Overridden = append(observed.Overridden, *result.overridden)
-		}
-		if result.waiting != "" {
-			observed.Waiting = append(observed.Waiting, result.waiting)
-		}
+		observe(&observed, echo, c, result)
 		recheck = earliest(recheck, result.recheck)
-		switch o := result.object.(type) {
-		case *appsv1.Deployment:
-			observed.Deployment = o
-		case *corev1.Service:
-			observed.HasService = true
-		}
 		if result.slow { // The status reports the failure before the next write, which may be slow, too.
 			reconcile, recheck = r.observeChild, minPace
 		}
@@ -195,10 +202,32 @@ func (r *EchoReconciler) reconcileChildren(ctx context.Context, echo *echov1.Ech
 	return observed, recheck, errors.Join(failed...)
 }
 
+// observe adds the result for one kind of child to the observation.
+func observe(observed *status.Observation, echo *echov1.Echo, c children.Kind, result child) {
+	if result.failure != nil {
+		observed.Rejected = append(observed.Rejected, *result.failure)
+	}
+	if result.overridden != nil {
+		observed.Overridden = append(observed.Overridden, *result.overridden)
+	}
+	if result.waiting != "" {
+		observed.Waiting = append(observed.Waiting, result.waiting)
+	}
+	switch o := result.object.(type) {
+	case *appsv1.Deployment:
+		observed.Deployment = o
+	case *corev1.Service:
+		observed.HasService = true
+	}
+	if c.OptionalAPI {
+		observed.Route = routeOf(echo, result)
+	}
+}
+
 // observeChild returns the child as the cache has it.
 func (r *EchoReconciler) observeChild(ctx context.Context, echo *echov1.Echo, c children.Kind) (child, error) {
 	object := client.Object(c.New())
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: echo.Namespace, Name: children.Name(echo)}, object)
+	err := r.clientOf(c).Get(ctx, client.ObjectKey{Namespace: echo.Namespace, Name: children.Name(echo)}, object)
 	if err != nil || !metav1.IsControlledBy(object, echo) || object.GetDeletionTimestamp() != nil {
 		return child{}, client.IgnoreNotFound(err)
 	}
@@ -232,7 +261,7 @@ func retry(err error) (ctrl.Result, error) {
 		return ctrl.Result{}, nil
 	case err == nil:
 		return ctrl.Result{}, nil
-	case errors.Is(err, errStaleEcho), errors.Is(err, errStaleChild), apierrors.IsConflict(err), apierrors.IsNotFound(err):
+	case errors.Is(err, errStaleEcho), errors.Is(err, errStaleChild), errors.Is(err, errNotWatched), apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	default:
 		// controller-runtime logs the error, and a webhook may have added user content to it.
@@ -288,11 +317,11 @@ func firstReady(before, after *echov1.Echo) bool {
 }
 
 // recordEvent records a change of the condition Ready in an event and in the log. It does not
-// record the start of a rollout, which the user has requested, but its result.
+// record the start of a rollout or of a route, which the user has requested, but its result.
 func (r *EchoReconciler) recordEvent(ctx context.Context, before, after *echov1.Echo) {
 	was := meta.FindStatusCondition(before.Status.Conditions, echov1.ConditionReady)
 	is := meta.FindStatusCondition(after.Status.Conditions, echov1.ConditionReady)
-	if is.Reason == echov1.ReasonRollingOut || was != nil && was.Status == is.Status && was.Reason == is.Reason {
+	if is.Reason == echov1.ReasonRollingOut || is.Reason == echov1.ReasonRouteNotCreated || was != nil && was.Status == is.Status && was.Reason == is.Reason {
 		return
 	}
 	eventType := corev1.EventTypeNormal

@@ -95,6 +95,9 @@ func allAccepted(echo *echov1.Echo) bool {
 	GinkgoHelper()
 	accepted := true
 	for _, kind := range children.Kinds {
+		if !kind.Wanted(echo) {
+			continue
+		}
 		child := kind.New()
 		child.SetNamespace(echo.Namespace)
 		child.SetName(children.Name(echo))

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest/komega"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
@@ -50,6 +51,22 @@ func createEcho(namespace, name string, edits ...func(*echov1.EchoSpec)) *echov1
 
 func twoPods(spec *echov1.EchoSpec) { spec.Replicas = 2 }
 
+// routed adds a route to Gateways with the names.
+func routed(gateways ...string) func(*echov1.EchoSpec) {
+	return func(spec *echov1.EchoSpec) {
+		spec.Route = &echov1.Route{Hostnames: []string{"a.example"}}
+		for _, name := range gateways {
+			spec.Route.ParentRefs = append(spec.Route.ParentRefs, echov1.ParentRef{Name: name, Namespace: "infra"})
+		}
+	}
+}
+
+// everyChild has the Echo want a child of each kind.
+func everyChild(spec *echov1.EchoSpec) {
+	twoPods(spec)
+	routed("public")(spec)
+}
+
 // edit changes the newest spec, as `kubectl edit` does.
 func edit(echo *echov1.Echo, change func(*echov1.EchoSpec)) {
 	GinkgoHelper()
@@ -81,10 +98,13 @@ func childMeta(echo *echov1.Echo) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: echo.Namespace, Name: children.Name(echo)}
 }
 
-// childrenOf returns an object with the name of the child for each kind.
+// childrenOf returns an object with the name of the child for each kind that the Echo wants.
 func childrenOf(echo *echov1.Echo) []client.Object {
 	var objects []client.Object
 	for _, kind := range children.Kinds {
+		if !kind.Wanted(echo) {
+			continue
+		}
 		object := kind.New()
 		object.SetNamespace(echo.Namespace)
 		object.SetName(children.Name(echo))
@@ -103,6 +123,10 @@ func serviceOf(echo *echov1.Echo) *corev1.Service {
 
 func budgetOf(echo *echov1.Echo) *policyv1.PodDisruptionBudget {
 	return &policyv1.PodDisruptionBudget{ObjectMeta: childMeta(echo)}
+}
+
+func routeObject(echo *echov1.Echo) *gatewayv1.HTTPRoute {
+	return &gatewayv1.HTTPRoute{ObjectMeta: childMeta(echo)}
 }
 
 func containerOf(echo *echov1.Echo) corev1.Container {

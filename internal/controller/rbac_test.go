@@ -283,7 +283,7 @@ var _ = Describe("With protected owner references", func() {
 	BeforeEach(func() {
 		namespace = newNamespace()
 		startOperator()
-		echo = createEcho(namespace, "hello", twoPods)
+		echo = createEcho(namespace, "hello", everyChild)
 		expectReady(echo)
 	})
 

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -18,7 +19,6 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,7 +28,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/metrics"
 	"github.com/kkloud-io/echo-operator/internal/testing/controlplane"
 )
@@ -39,6 +38,9 @@ const (
 	// operatorUser is the user name of the operator. It has exactly the permissions of
 	// config/rbac, and the audit log contains its requests.
 	operatorUser = "operator-under-test"
+
+	// testDiscoveryPeriod is the discovery period of the operators.
+	testDiscoveryPeriod = 2 * time.Second
 )
 
 var (
@@ -51,6 +53,9 @@ var (
 
 	// operatorLog contains the log of all operators.
 	operatorLog = gbytes.NewBuffer()
+
+	// gatewayCRDs are those of the Gateway API.
+	gatewayCRDs []*apiextensionsv1.CustomResourceDefinition
 
 	// registry contains the metrics of the operator that was started last.
 	registry *prometheus.Registry
@@ -72,20 +77,24 @@ var _ = BeforeSuite(func() {
 	ctx, cancel = context.WithCancel(context.Background())
 	DeferCleanup(func() { cancel() })
 
-	scheme = runtime.NewScheme()
-	Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
-	Expect(echov1.AddToScheme(scheme)).To(Succeed())
+	scheme = controlplane.Scheme()
 	Expect(operatorsv2.AddToScheme(scheme)).To(Succeed())
+	Expect(apiextensionsv1.AddToScheme(scheme)).To(Succeed())
 
 	directory := GinkgoT().TempDir()
 	audit = controlplane.AuditLog(filepath.Join(directory, "audit.log"))
+	root := filepath.Join("..", "..")
+	var err error
+	gatewayCRDs, err = controlplane.GatewayCRDs(root, "gatewayclasses", "httproutes")
+	Expect(err).NotTo(HaveOccurred())
 	plane, err := controlplane.Start(ctx, controlplane.Options{
-		Root: filepath.Join("..", ".."), Bin: os.Getenv("KUBEBUILDER_ASSETS"), Logs: directory, AuditLog: audit,
-		CRDs: []*apiextensionsv1.CustomResourceDefinition{crds.OperatorCondition()},
+		Root: root, Bin: os.Getenv("KUBEBUILDER_ASSETS"), Logs: directory, AuditLog: audit,
+		CRDs: append(slices.Clone(gatewayCRDs), crds.OperatorCondition()),
 	})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(plane.Stop(context.Background())).To(Succeed()) })
 	adminConfig = plane.Config
+	plane.StartGateways(ctx)
 
 	admin, err = client.New(adminConfig, client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())
@@ -124,7 +133,9 @@ func startOperatorUnderOLM(condition client.ObjectKey, namespaces ...string) (st
 		ServerImage: serverImage,
 		// With one worker, an Echo that blocks it delays the others.
 		MaxConcurrentReconciles: 1,
+		Namespaces:              namespaces,
 		Metrics:                 metrics.New(registry, "test"),
+		discoveryPeriod:         testDiscoveryPeriod,
 	}).SetupWithManager(ctx, mgr)).To(Succeed())
 	registry.MustRegister(metrics.Echoes{Cache: mgr.GetCache()})
 	if condition.Name != "" {

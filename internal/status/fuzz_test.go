@@ -14,9 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/randfill"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/internal/testing/random"
 )
 
@@ -32,6 +34,8 @@ func FuzzOf(f *testing.F) {
 		filler := observations(data)
 		filler.Fill(&observed)
 		filler.Fill(&echo.Status.Conditions)
+		var routed bool
+		observed.Route, routed = fillRoute(echo, &observed, filler)
 		observed.NewestReplicaSet = ""
 		var known bool
 		if filler.Fill(&known); known {
@@ -42,8 +46,8 @@ func FuzzOf(f *testing.F) {
 		conditions := map[string]metav1.Condition{}
 		for _, c := range got.Conditions {
 			conditions[c.Type] = c
-			if c.ObservedGeneration != 7 || c.Reason == "" || (c.Status != metav1.ConditionTrue && c.Status != metav1.ConditionFalse) {
-				t.Errorf("condition = %+v, want observedGeneration 7, a reason, and status True or False", c)
+			if c.ObservedGeneration != 7 || c.Reason == "" || (c.Status != metav1.ConditionTrue && c.Status != metav1.ConditionFalse && c.Type != echov1.ConditionRouted) {
+				t.Errorf("condition = %+v, want observedGeneration 7, a reason, and status True or False, except for Routed", c)
 			}
 			if utf8.RuneCountInString(c.Message) > maxMessage || strings.ContainsFunc(c.Message, func(r rune) bool { return !unicode.IsPrint(r) }) {
 				t.Errorf("message of %s = %.80q, want at most %d printable characters", c.Type, c.Message, maxMessage)
@@ -54,11 +58,18 @@ func FuzzOf(f *testing.F) {
 		if !equality.Semantic.DeepEqual(got.Overridden, observed.Overridden) || (conditions[echov1.ConditionOverridden].Status == metav1.ConditionTrue) != (len(observed.Overridden) > 0) {
 			t.Errorf("Overridden = %v with %v, want %v", conditions[echov1.ConditionOverridden], got.Overridden, observed.Overridden)
 		}
-		if len(got.Conditions) != 5 || len(conditions) != 5 {
-			t.Fatalf("conditions = %v, want 5 different ones", got.Conditions)
+		want := 5
+		if observed.Route != nil {
+			want = 6
+		}
+		if len(got.Conditions) != want || len(conditions) != want {
+			t.Fatalf("conditions = %v, want %d different ones", got.Conditions, want)
+		}
+		if is := conditions[echov1.ConditionRouted].Status == metav1.ConditionTrue; observed.Route != nil && is != routed {
+			t.Errorf("Routed = %+v for %+v, want True: %t", conditions[echov1.ConditionRouted], observed.Route, routed)
 		}
 
-		if is := ready.Status == metav1.ConditionTrue; is != isReady(observed, echo.Spec.Replicas) {
+		if is := ready.Status == metav1.ConditionTrue; is != (isReady(observed, echo.Spec.Replicas) && routed) {
 			t.Errorf("Ready = %s (%.80q) for %+v", ready.Status, ready.Message, observed)
 		}
 		if ready.Status == metav1.ConditionTrue && (available.Status != metav1.ConditionTrue ||
@@ -113,9 +124,50 @@ func checkTerminating(t *testing.T, echo *echov1.Echo, observed Observation) {
 	terminating := echo.DeepCopy()
 	terminating.DeletionTimestamp = &observed.Now
 	got := reasons(Of(terminating, observed))
-	if !strings.HasPrefix(got, "-Terminating ") || !strings.HasSuffix(got, "Serving -Terminating -AsExpected -AsExpected") {
+	if !strings.HasPrefix(got, "-Terminating ") || !strings.Contains(got, "Serving -Terminating -AsExpected -AsExpected") {
 		t.Errorf("conditions of a terminating Echo = %s", got)
 	}
+}
+
+// fillRoute returns an observation of the HTTPRoute, and whether every parent accepted it. It is nil
+// if the Echo has no route.
+func fillRoute(echo *echov1.Echo, observed *Observation, filler *randfill.Filler) (route *Route, routed bool) {
+	if echo.Spec.Route == nil {
+		return nil, true
+	}
+	object := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: echo.Namespace, Generation: 3}}
+	var state int32
+	routed = true
+	for _, ref := range children.ParentRefs(echo.Spec.Route) {
+		answer := gatewayv1.RouteParentStatus{ParentRef: ref, Conditions: []metav1.Condition{
+			{Type: accepted, Status: metav1.ConditionTrue, ObservedGeneration: 3}, {Type: resolvedRefs, Status: metav1.ConditionTrue, ObservedGeneration: 3},
+		}}
+		filler.Fill(&state)
+		switch state {
+		case 0, 1, 2:
+		case 3:
+			answer.Conditions[0].Status = metav1.ConditionFalse
+			filler.Fill(&answer.Conditions[0].Reason)
+			filler.Fill(&answer.Conditions[0].Message)
+		case 4:
+			answer.Conditions[1].ObservedGeneration = 2
+		case 5:
+			answer.Conditions = nil
+		}
+		routed = routed && state <= 2
+		object.Status.Parents = append(object.Status.Parents, answer)
+	}
+	switch filler.Fill(&state); state {
+	case 0:
+		return &Route{NotInstalled: true}, false
+	case 1:
+		return &Route{}, false
+	case 2:
+		if len(observed.Rejected) > 0 {
+			return &Route{Object: object, Failure: &observed.Rejected[0]}, false
+		}
+	}
+	return &Route{Object: object}, routed
 }
 
 // rejectionReason returns the expected reason if children were rejected.
@@ -165,6 +217,7 @@ func observations(data []byte) *randfill.Filler {
 			c.Fill(&f.Message)
 			f.Message = "m" + f.Message
 		},
+		func(*Route, randfill.Continue) {}, // fillRoute fills it.
 		func(s *metav1.Time, c randfill.Continue) { *s = metav1.Unix(c.Int63n(2*crashWindow), 0) },
 		// Of the previous conditions, only Progressing matters.
 		func(list *[]metav1.Condition, c randfill.Continue) {

@@ -38,6 +38,9 @@ type Observation struct {
 	Waiting []string
 	// Overridden lists the children whose changes by admission the operator accepted.
 	Overridden []echov1.OverriddenChild
+	// Route is what was observed about the HTTPRoute. It is nil if the Echo neither wants one nor
+	// still has one.
+	Route *Route
 	// Pods of the Echo, of all its ReplicaSets.
 	Pods []corev1.Pod
 	// NewestReplicaSet is the label pod-template-hash of the newest ReplicaSet. Failures of other
@@ -64,6 +67,7 @@ func Of(echo *echov1.Echo, observed Observation) echov1.EchoStatus {
 		AvailableReplicas:  pods.AvailableReplicas,
 		Selector:           children.Selector(echo).String(),
 		URL:                children.URL(echo),
+		ExternalURL:        children.ExternalURL(echo),
 		ObservedGeneration: echo.Generation,
 		Overridden:         observed.Overridden,
 	}
@@ -74,24 +78,31 @@ func Of(echo *echov1.Echo, observed Observation) echov1.EchoStatus {
 	return status
 }
 
-// conditions returns Ready, Available, Progressing, Degraded and Overridden.
+// conditions returns Ready, Available, Progressing, Degraded, Overridden and, with a route, Routed.
 func conditions(echo *echov1.Echo, observed Observation, pods appsv1.DeploymentStatus) []metav1.Condition {
 	available := availableCondition(echo, observed, pods)
 	degraded := condition(echov1.ConditionDegraded, metav1.ConditionFalse, echov1.ReasonAsExpected, "No failure observed")
-	overridden := overriddenCondition(observed.Overridden)
+	others := []metav1.Condition{overriddenCondition(observed.Overridden)}
+	var routed *metav1.Condition
+	if observed.Route != nil {
+		others = append(others, routedCondition(echo, *observed.Route))
+		routed = &others[1]
+	}
 	if echo.DeletionTimestamp != nil {
 		message := "The Echo is being deleted"
-		return []metav1.Condition{
+		return append([]metav1.Condition{
 			condition(echov1.ConditionReady, metav1.ConditionFalse, echov1.ReasonTerminating, "%s", message),
 			available,
 			condition(echov1.ConditionProgressing, metav1.ConditionFalse, echov1.ReasonTerminating, "%s", message),
-			degraded, overridden,
-		}
+			degraded,
+		}, others...)
 	}
 
 	rolledOut := isRolledOut(echo, observed)
 	var failure *Failure
-	if !serves(echo, observed) {
+	if serves(echo, observed) {
+		failure = routeFailure(routed)
+	} else {
 		failure = mostSevere(echo, observed)
 	}
 
@@ -112,8 +123,10 @@ func conditions(echo *echov1.Echo, observed Observation, pods appsv1.DeploymentS
 		ready = condition(echov1.ConditionReady, metav1.ConditionFalse, progressing.Reason, "%s", progressing.Message)
 	case !allAvailable(echo, observed.Deployment):
 		ready = condition(echov1.ConditionReady, metav1.ConditionFalse, echov1.ReasonPodsNotReady, "%s", available.Message)
+	case routed != nil && routed.Status != metav1.ConditionTrue:
+		ready = condition(echov1.ConditionReady, metav1.ConditionFalse, routed.Reason, "%s", routed.Message)
 	}
-	return []metav1.Condition{ready, available, progressing, degraded, overridden}
+	return append([]metav1.Condition{ready, available, progressing, degraded}, others...)
 }
 
 func availableCondition(echo *echov1.Echo, observed Observation, pods appsv1.DeploymentStatus) metav1.Condition {

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
@@ -67,10 +68,10 @@ type Options struct {
 	Bare bool
 }
 
-// Scheme returns a scheme with the types of Kubernetes and Echo.
+// Scheme returns a scheme with the types of Kubernetes, of the Gateway API and Echo.
 func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	utilruntime.Must(errors.Join(clientgoscheme.AddToScheme(scheme), echov1.AddToScheme(scheme)))
+	utilruntime.Must(errors.Join(clientgoscheme.AddToScheme(scheme), echov1.AddToScheme(scheme), gatewayv1.Install(scheme)))
 	return scheme
 }
 

@@ -1,0 +1,98 @@
+package children
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/utils/ptr"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+)
+
+// WantsHTTPRoute reports whether the Echo has an HTTPRoute.
+func WantsHTTPRoute(echo *echov1.Echo) bool { return echo.Spec.Route != nil }
+
+// HTTPRoute mutates the HTTPRoute of the Echo. It has exactly one rule, which keeps its name and its
+// timeouts. Other filters and backends would change the answer, so the rule has none.
+func HTTPRoute(route *gatewayv1.HTTPRoute, echo *echov1.Echo) {
+	setMeta(route, echo)
+	spec := ptr.Deref(echo.Spec.Route, echov1.Route{})
+	route.Spec.ParentRefs = ParentRefs(&spec)
+	route.Spec.Hostnames = nil
+	for _, hostname := range spec.Hostnames {
+		route.Spec.Hostnames = append(route.Spec.Hostnames, gatewayv1.Hostname(hostname))
+	}
+	var rule gatewayv1.HTTPRouteRule
+	if len(route.Spec.Rules) > 0 {
+		rule = route.Spec.Rules[0]
+	}
+	rule.Matches, rule.Filters = matches(spec.Paths), filters(spec.ResponseHeaders)
+	rule.BackendRefs = []gatewayv1.HTTPBackendRef{{BackendRef: gatewayv1.BackendRef{
+		BackendObjectReference: gatewayv1.BackendObjectReference{
+			Group: ptr.To[gatewayv1.Group](""),
+			Kind:  ptr.To[gatewayv1.Kind]("Service"),
+			Name:  gatewayv1.ObjectName(Name(echo)),
+			Port:  new(echo.Spec.Port),
+		},
+		Weight: ptr.To[int32](1),
+	}}}
+	route.Spec.Rules = []gatewayv1.HTTPRouteRule{rule}
+}
+
+// ParentRefs returns the references of a route to its Gateways.
+func ParentRefs(route *echov1.Route) (refs []gatewayv1.ParentReference) {
+	for _, parent := range route.ParentRefs {
+		ref := gatewayv1.ParentReference{
+			Group: ptr.To[gatewayv1.Group](gatewayv1.GroupName),
+			Kind:  ptr.To[gatewayv1.Kind]("Gateway"),
+			Name:  gatewayv1.ObjectName(parent.Name),
+		}
+		if parent.Namespace != "" {
+			ref.Namespace = new(gatewayv1.Namespace(parent.Namespace))
+		}
+		if parent.SectionName != "" {
+			ref.SectionName = new(gatewayv1.SectionName(parent.SectionName))
+		}
+		if parent.Port != 0 {
+			ref.Port = new(parent.Port)
+		}
+		refs = append(refs, ref)
+	}
+	return refs
+}
+
+func matches(paths []echov1.Path) (all []gatewayv1.HTTPRouteMatch) {
+	for _, path := range paths {
+		all = append(all, gatewayv1.HTTPRouteMatch{Path: &gatewayv1.HTTPPathMatch{
+			Type: new(gatewayv1.PathMatchType(path.Type)), Value: new(path.Value),
+		}})
+	}
+	return all
+}
+
+func filters(headers []echov1.ResponseHeader) []gatewayv1.HTTPRouteFilter {
+	if len(headers) == 0 {
+		return nil
+	}
+	modifier := &gatewayv1.HTTPHeaderFilter{}
+	for _, header := range headers {
+		modifier.Set = append(modifier.Set, gatewayv1.HTTPHeader{Name: gatewayv1.HTTPHeaderName(header.Name), Value: header.Value})
+	}
+	return []gatewayv1.HTTPRouteFilter{{Type: gatewayv1.HTTPRouteFilterResponseHeaderModifier, ResponseHeaderModifier: modifier}}
+}
+
+// ExternalURL returns the URL of the Echo outside the cluster, or an empty string if the Echo has no
+// route, or if the route's first hostname is unknown.
+func ExternalURL(echo *echov1.Echo) string {
+	route := echo.Spec.Route
+	if route == nil || len(route.Hostnames) == 0 || strings.HasPrefix(route.Hostnames[0], "*") {
+		return ""
+	}
+	url := route.Scheme + "://" + route.Hostnames[0]
+	standard := map[string]int32{"http": 80, "https": 443}
+	if port := route.ParentRefs[0].Port; port != 0 && port != standard[route.Scheme] {
+		url = fmt.Sprintf("%s:%d", url, port)
+	}
+	return url + route.Paths[0].Value
+}

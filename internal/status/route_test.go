@@ -1,0 +1,178 @@
+package status
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/children"
+)
+
+const accepted, resolvedRefs = string(gatewayv1.RouteConditionAccepted), string(gatewayv1.RouteConditionResolvedRefs)
+
+// withRoute adds a route to two Gateways.
+func withRoute(echo *echov1.Echo) *echov1.Echo {
+	echo.Spec.Route = &echov1.Route{
+		ParentRefs: []echov1.ParentRef{{Name: "public", Namespace: "infra", SectionName: "https", Port: 8443}, {Name: "internal"}},
+		Hostnames:  []string{"a.example"}, Scheme: "https", Paths: []echov1.Path{{Type: "PathPrefix", Value: "/"}},
+	}
+	return echo
+}
+
+// routeOf returns the HTTPRoute of generation 3 with the answers of parents.
+func routeOf(parents ...gatewayv1.RouteParentStatus) *gatewayv1.HTTPRoute {
+	return &gatewayv1.HTTPRoute{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "op-demo", Name: "echo-hello", Generation: 3},
+		Status:     gatewayv1.HTTPRouteStatus{RouteStatus: gatewayv1.RouteStatus{Parents: parents}},
+	}
+}
+
+// answer returns the answer of the Echo's parent with that index: True for the current generation,
+// unless one of the conditions contradicts.
+func answer(index int, conditions ...metav1.Condition) gatewayv1.RouteParentStatus {
+	parent := gatewayv1.RouteParentStatus{ParentRef: children.ParentRefs(withRoute(newEcho()).Spec.Route)[index], ControllerName: "example.com/gateway"}
+	for _, conditionType := range []string{accepted, resolvedRefs} {
+		parent.Conditions = append(parent.Conditions, metav1.Condition{Type: conditionType, Status: metav1.ConditionTrue, Reason: conditionType, ObservedGeneration: 3})
+	}
+	for _, c := range conditions {
+		meta.SetStatusCondition(&parent.Conditions, c)
+	}
+	return parent
+}
+
+// no returns a rejection of the current generation.
+func no(conditionType, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: conditionType, Status: metav1.ConditionFalse, Reason: reason, Message: message, ObservedGeneration: 3}
+}
+
+// withRef returns the answer with another reference to the parent.
+func withRef(parent gatewayv1.RouteParentStatus, change func(*gatewayv1.ParentReference)) gatewayv1.RouteParentStatus {
+	change(&parent.ParentRef)
+	return parent
+}
+
+func without(conditionType string, parent gatewayv1.RouteParentStatus) gatewayv1.RouteParentStatus {
+	meta.RemoveStatusCondition(&parent.Conditions, conditionType)
+	return parent
+}
+
+const (
+	public    = "Gateway infra/public, listener https, port 8443"
+	internal  = "Gateway op-demo/internal"
+	noAnswer  = "Unknown NoParentAnswered: No answer for the newest route from "
+	allAccept = "True Accepted: Every Gateway accepted the route"
+)
+
+// routeTests describe observations of the HTTPRoute, with status, reason and message of Routed, and
+// the reasons of Ready and Degraded.
+var routeTests = map[string]struct {
+	observed Route
+	want     string
+	others   string
+}{
+	"the API is not installed": {Route{NotInstalled: true},
+		"False GatewayAPINotInstalled: The cluster does not serve HTTPRoute in gateway.networking.k8s.io/v1: install the CRDs of the Gateway API",
+		"-GatewayAPINotInstalled +GatewayAPINotInstalled"},
+	"no HTTPRoute": {Route{}, "Unknown RouteNotCreated: The HTTPRoute does not exist yet", "-RouteNotCreated -AsExpected"},
+	"no answer":    {Route{Object: routeOf()}, noAnswer + public + ", " + internal, "-NoParentAnswered -AsExpected"},
+	"one answer":   {Route{Object: routeOf(answer(0))}, noAnswer + internal, "-NoParentAnswered -AsExpected"},
+	"all accept":   {Route{Object: routeOf(answer(1), answer(0))}, allAccept, "+Ready -AsExpected"},
+	"references without defaults": {Route{Object: routeOf(answer(0), withRef(answer(1), func(r *gatewayv1.ParentReference) {
+		r.Group, r.Kind, r.Namespace = nil, nil, new(gatewayv1.Namespace("op-demo"))
+	}))}, allAccept, "+Ready -AsExpected"},
+	"an answer for an earlier generation": {Route{Object: routeOf(answer(0), answer(1, metav1.Condition{
+		Type: accepted, Status: metav1.ConditionTrue, Reason: accepted, ObservedGeneration: 2,
+	}))}, noAnswer + internal, "-NoParentAnswered -AsExpected"},
+	"a rejection of an earlier generation": {Route{Object: routeOf(answer(0), answer(1, metav1.Condition{
+		Type: accepted, Status: metav1.ConditionFalse, Reason: "NotAllowedByListeners", ObservedGeneration: 2,
+	}))}, noAnswer + internal, "-NoParentAnswered -AsExpected"},
+	"ResolvedRefs is missing": {Route{Object: routeOf(answer(0), without(resolvedRefs, answer(1)))}, noAnswer + internal, "-NoParentAnswered -AsExpected"},
+	"Accepted is missing":     {Route{Object: routeOf(answer(0), without(accepted, answer(1)))}, noAnswer + internal, "-NoParentAnswered -AsExpected"},
+	"Accepted is Unknown": {Route{Object: routeOf(answer(0), answer(1, metav1.Condition{
+		Type: accepted, Status: metav1.ConditionUnknown, Reason: "Pending", ObservedGeneration: 3,
+	}))}, noAnswer + internal, "-NoParentAnswered -AsExpected"},
+	"one of two rejects": {Route{Object: routeOf(answer(0, no(accepted, "NotAllowedByListeners", "no listener\nallows it")), answer(1))},
+		"False NotAllowedByListeners: " + public + ": NotAllowedByListeners: no listener allows it", "-RouteRejected +RouteRejected"},
+	"both reject": {Route{Object: routeOf(answer(1, no(resolvedRefs, "BackendNotFound", "no Service")), answer(0, no(accepted, "NoMatchingParent", "no port")))},
+		"False NoMatchingParent: " + public + ": NoMatchingParent: no port; " + internal + ": BackendNotFound: no Service", "-RouteRejected +RouteRejected"},
+	"one rejects, one has not answered": {Route{Object: routeOf(answer(1, no(resolvedRefs, "BackendNotFound", "no Service")))},
+		"False BackendNotFound: " + internal + ": BackendNotFound: no Service", "-RouteRejected +RouteRejected"},
+	"another controller answered for an earlier generation": {Route{Object: routeOf(answer(0), answer(1, metav1.Condition{
+		Type: accepted, Status: metav1.ConditionFalse, Reason: "NotAllowedByListeners", ObservedGeneration: 1,
+	}), answer(1))}, allAccept, "+Ready -AsExpected"},
+	"another controller rejects": {Route{Object: routeOf(answer(0), answer(1), answer(1, no(accepted, "NoMatchingParent", "not mine")))},
+		"False NoMatchingParent: " + internal + ": NoMatchingParent: not mine", "-RouteRejected +RouteRejected"},
+	"a reason that is not in camel case": {Route{Object: routeOf(answer(0), answer(1, no(accepted, "a:b,c", "m")))},
+		"False RouteRejected: " + internal + ": RouteRejected: m", "-RouteRejected +RouteRejected"},
+	"a reason that is too long": {Route{Object: routeOf(answer(0), answer(1, no(accepted, strings.Repeat("A", 65), "m")))},
+		"False RouteRejected: " + internal + ": RouteRejected: m", "-RouteRejected +RouteRejected"},
+	"long messages of both": {Route{Object: routeOf(answer(0, no(accepted, "A", strings.Repeat("x", 32768))), answer(1, no(accepted, "B", "y")))},
+		"False A: " + public + ": A: " + strings.Repeat("x", 399) + "…; " + internal + ": B: y", "-RouteRejected +RouteRejected"},
+}
+
+func TestRoutedMirrorsTheAnswersOfTheParents(t *testing.T) {
+	for name, test := range routeTests {
+		t.Run(name, func(t *testing.T) {
+			expectRouted(t, Observation{Deployment: deployment(2, 2, 2, 2), HasService: true, Route: &test.observed}, test.want, test.others)
+		})
+	}
+}
+
+func expectRouted(t *testing.T, observed Observation, want, others string) {
+	t.Helper()
+	conditions := Of(withRoute(newEcho()), observed).Conditions
+	if c := meta.FindStatusCondition(conditions, echov1.ConditionRouted); c == nil || fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message) != want {
+		t.Errorf("Routed = %+v, want %s", c, want)
+	}
+	sign := map[metav1.ConditionStatus]string{metav1.ConditionTrue: "+", metav1.ConditionFalse: "-"}
+	ready, degraded := conditions[0], meta.FindStatusCondition(conditions, echov1.ConditionDegraded)
+	if got := sign[ready.Status] + ready.Reason + " " + sign[degraded.Status] + degraded.Reason; got != others {
+		t.Errorf("Ready and Degraded = %s, want %s", got, others)
+	}
+}
+
+// An answer for another Gateway, listener or port is not an answer for the parent.
+func TestRoutedNeedsAnAnswerForEachParent(t *testing.T) {
+	for name, change := range map[string]func(*gatewayv1.ParentReference){
+		"group":     func(r *gatewayv1.ParentReference) { r.Group = new(gatewayv1.Group("")) },
+		"kind":      func(r *gatewayv1.ParentReference) { r.Kind = new(gatewayv1.Kind("Service")) },
+		"namespace": func(r *gatewayv1.ParentReference) { r.Namespace = nil },
+		"name":      func(r *gatewayv1.ParentReference) { r.Name = "other" },
+		"listener":  func(r *gatewayv1.ParentReference) { r.SectionName = nil },
+		"port":      func(r *gatewayv1.ParentReference) { r.Port = new(int32(443)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			route := &Route{Object: routeOf(withRef(answer(0), change), answer(1))}
+			expectRouted(t, Observation{Deployment: deployment(2, 2, 2, 2), HasService: true, Route: route}, noAnswer+public, "-NoParentAnswered -AsExpected")
+		})
+	}
+}
+
+func TestRoutedReportsTheFailureOfTheHTTPRoute(t *testing.T) {
+	conflict := Failure{Reason: echov1.ReasonConflict, Message: "HTTPRoute echo-hello exists"}
+	route := &Route{Object: routeOf(answer(0), answer(1)), Failure: &conflict}
+	expectRouted(t, Observation{Deployment: deployment(2, 2, 2, 2), HasService: true, Rejected: []Failure{conflict}, Route: route},
+		"False Conflict: HTTPRoute echo-hello exists", "-Conflict +Conflict")
+}
+
+func TestARolloutAndFailuresOfPodsTakePrecedenceOverTheRoute(t *testing.T) {
+	route := &Route{Object: routeOf(answer(0, no(accepted, "NoMatchingParent", "no port")), answer(1))}
+	routed := "False NoMatchingParent: " + public + ": NoMatchingParent: no port"
+	expectRouted(t, Observation{Deployment: deployment(3, 2, 3, 3), HasService: true, Route: route}, routed, "-RollingOut -AsExpected")
+	expectRouted(t, Observation{Deployment: deployment(1, 1, 1, 1, replicaFailure), HasService: true, Route: route}, routed, "-PodsRejected +PodsRejected")
+}
+
+func TestRoutedExistsOnlyWithARoute(t *testing.T) {
+	status := Of(newEcho(), Observation{Deployment: deployment(2, 2, 2, 2), HasService: true})
+	if c := meta.FindStatusCondition(status.Conditions, echov1.ConditionRouted); c != nil || status.ExternalURL != "" {
+		t.Errorf("without a route: Routed = %v, externalURL = %q, want none", c, status.ExternalURL)
+	}
+	if got := Of(withRoute(newEcho()), Observation{Route: &Route{}}).ExternalURL; got != "https://a.example:8443/" {
+		t.Errorf("externalURL = %q, want https://a.example:8443/", got)
+	}
+}
