@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,7 +18,7 @@ const listTimeout = time.Second
 
 var (
 	echoes = prometheus.NewDesc(prefix+"echoes",
-		"Number of Echoes by condition, status and reason. The condition Overridden is True for an Echo with a child that admission changed and the operator accepted.", []string{"condition", "status", "reason"}, nil)
+		"Number of Echoes by condition, status and reason. The condition Overridden is True for an Echo with a child that admission changed and the operator accepted. The condition Routed has the reason RouteRejected for every rejection by a Gateway.", []string{"condition", "status", "reason"}, nil)
 	longestNotReady = prometheus.NewDesc(prefix+"longest_not_ready_seconds",
 		"Time since the longest-unready Echo was last ready, in seconds. 0 if all Echoes are ready. An Echo that is being deleted is not ready; an Overridden Echo may be.", nil, nil)
 )
@@ -68,7 +69,7 @@ func count(echoes []echov1.Echo) (counts map[state]float64, notReadySince time.T
 	for i := range echoes {
 		echo := &echoes[i]
 		for _, c := range echo.Status.Conditions {
-			counts[state{c.Type, c.Status, c.Reason}]++
+			counts[state{c.Type, c.Status, reason(c)}]++
 		}
 		since := echo.CreationTimestamp
 		if ready := meta.FindStatusCondition(echo.Status.Conditions, echov1.ConditionReady); ready != nil {
@@ -82,4 +83,19 @@ func count(echoes []echov1.Echo) (counts map[state]float64, notReadySince time.T
 		}
 	}
 	return counts, notReadySince
+}
+
+// ownReasons are the operator's reasons of the condition Routed.
+var ownReasons = []string{
+	echov1.ReasonAccepted, echov1.ReasonRouteNotCreated, echov1.ReasonNoParentAnswered, echov1.ReasonGatewayAPINotInstalled,
+	echov1.ReasonConflict, echov1.ReasonRejected, echov1.ReasonRepeatedDrift,
+}
+
+// reason returns the label of a condition's reason. The reasons of Gateways' controllers are not
+// bounded, so they have one label.
+func reason(c metav1.Condition) string {
+	if c.Type == echov1.ConditionRouted && !slices.Contains(ownReasons, c.Reason) {
+		return echov1.ReasonRouteRejected
+	}
+	return c.Reason
 }

@@ -62,6 +62,14 @@ func overridden(echo echov1.Echo) echov1.Echo {
 	return echo
 }
 
+// routed returns the Echo with a route that was not accepted.
+func routed(echo echov1.Echo, reason string) echov1.Echo {
+	echo.Status.Conditions = append(slices.Clone(echo.Status.Conditions), metav1.Condition{
+		Type: echov1.ConditionRouted, Status: metav1.ConditionFalse, Reason: reason,
+	})
+	return echo
+}
+
 // newRegistry returns a registry in which every metric has a value.
 func newRegistry(echoes ...echov1.Echo) *prometheus.Registry {
 	registry := prometheus.NewRegistry()
@@ -86,13 +94,16 @@ func TestNamesFollowThePrometheusConventions(t *testing.T) {
 func TestEchoesAreCountedByCondition(t *testing.T) {
 	withoutStatus := echov1.Echo{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Now()}}
 	want := `
-		# HELP echo_operator_echoes Number of Echoes by condition, status and reason. The condition Overridden is True for an Echo with a child that admission changed and the operator accepted.
+		# HELP echo_operator_echoes Number of Echoes by condition, status and reason. The condition Overridden is True for an Echo with a child that admission changed and the operator accepted. The condition Routed has the reason RouteRejected for every rejection by a Gateway.
 		# TYPE echo_operator_echoes gauge
 		echo_operator_echoes{condition="Overridden",reason="ChangedByAdmission",status="True"} 1
 		echo_operator_echoes{condition="Ready",reason="Conflict",status="False"} 1
-		echo_operator_echoes{condition="Ready",reason="Ready",status="True"} 2
+		echo_operator_echoes{condition="Ready",reason="Ready",status="True"} 4
+		echo_operator_echoes{condition="Routed",reason="NoParentAnswered",status="False"} 1
+		echo_operator_echoes{condition="Routed",reason="RouteRejected",status="False"} 2
 	`
-	registry := newRegistry(overridden(echo(echov1.ReasonReady, time.Hour)), withoutStatus, echo(echov1.ReasonConflict, time.Minute), echo(echov1.ReasonReady, time.Second))
+	ready := echo(echov1.ReasonReady, time.Hour)
+	registry := newRegistry(routed(ready, echov1.ReasonNoParentAnswered), routed(ready, "NotAllowedByListeners"), routed(withoutStatus, "Any"), overridden(echo(echov1.ReasonReady, time.Hour)), withoutStatus, echo(echov1.ReasonConflict, time.Minute), echo(echov1.ReasonReady, time.Second))
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "echo_operator_echoes"); err != nil {
 		t.Error(err)
 	}
