@@ -177,7 +177,7 @@ var _ = Describe("The operator's permissions", func() {
 		operator = rest.CopyConfig(streaming)
 		operator.Wrap(func(next http.RoundTripper) http.RoundTripper { return withoutStreaming{next} })
 		startOperator()
-		expectReady(createEcho(newNamespace(), "hello"))
+		expectReady(createEcho(newNamespace(), "hello", everyChild))
 	})
 
 	It("include the finalizers of Echoes, which blockOwnerDeletion of a child requires", func() {

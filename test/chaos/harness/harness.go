@@ -61,10 +61,15 @@ func Start(ctx context.Context, root, directory string, environments int) (*Harn
 		return nil, err
 	}
 	fmt.Println("Starting etcd, kube-apiserver and kube-controller-manager ...")
-	plane, err := controlplane.Start(ctx, controlplane.Options{Root: root, Bin: bin, Logs: directory})
+	crds, err := controlplane.GatewayCRDs(root, "httproutes")
 	if err != nil {
 		return nil, err
 	}
+	plane, err := controlplane.Start(ctx, controlplane.Options{Root: root, Bin: bin, Logs: directory, CRDs: crds})
+	if err != nil {
+		return nil, err
+	}
+	plane.StartGateways(ctx)
 	h := &Harness{
 		Plane: plane, Client: plane.Client, Root: root, Program: filepath.Join(bin, "manager"), Directory: directory,
 		Convergence: ConvergenceTimeout,

@@ -34,7 +34,9 @@ func TestAppendDoesNotChangeTheReceiver(t *testing.T) {
 
 func changes(t *testing.T, kind string) map[string]Change {
 	t.Helper()
-	echo := &echov1.Echo{Spec: echov1.EchoSpec{Message: "m", Replicas: 2, Port: 80, TargetPort: 5678}}
+	echo := &echov1.Echo{Spec: echov1.EchoSpec{Message: "m", Replicas: 2, Port: 80, TargetPort: 5678, Route: &echov1.Route{
+		ParentRefs: []echov1.ParentRef{{Name: "g"}}, Paths: []echov1.Path{{Type: "Exact", Value: "/"}},
+	}}}
 	echo.Name, echo.UID = "one", "uid"
 	child := ByName(kind)
 	object := New(child)

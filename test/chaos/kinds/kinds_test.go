@@ -67,9 +67,15 @@ func TestWatchedIncludesEchoesPodsAndEveryChild(t *testing.T) {
 	}
 }
 
+func TestWatchedAtStartLeavesOptionalAPIsOut(t *testing.T) {
+	if got, want := WatchedAtStart(), []string{"echoes", "services", "deployments", "poddisruptionbudgets", "pods"}; !slices.Equal(got, want) {
+		t.Errorf("resources watched at the start = %v, want %v", got, want)
+	}
+}
+
 func TestIsWritten(t *testing.T) {
 	for resource, want := range map[string]bool{
-		"echoes": true, "echoes/status": true, "services": true, "deployments": true, "poddisruptionbudgets": true,
+		"echoes": true, "echoes/status": true, "services": true, "deployments": true, "poddisruptionbudgets": true, "httproutes": true,
 		"pods": false, "leases": false, "events": false, "deployments/status": false,
 	} {
 		if got := IsWritten(resource); got != want {

@@ -296,6 +296,7 @@ var (
 	answerFields = map[string][]string{
 		"Deployment": {"spec.replicas", "spec.selector", "spec.template.metadata.labels.kkloud.io/echo", "spec.template.spec.containers"},
 		"Service":    {"spec.selector", "spec.ports", "spec.type", "spec.externalName"},
+		"HTTPRoute":  {"spec.hostnames", "spec.parentRefs", "spec.rules"},
 	}
 	answerFieldsOfContainer = []string{"", "name", "command", "args", "ports", "env"}
 )

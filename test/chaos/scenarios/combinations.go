@@ -36,7 +36,7 @@ const beforeCreation = "before creation"
 
 var stages = []stage{
 	{beforeCreation, func(ctx context.Context, e *harness.Environment) error {
-		return e.CreateEcho(ctx, one, echov1.EchoSpec{Message: "m", Replicas: 2})
+		return e.CreateEcho(ctx, one, everyChild())
 	}},
 	{"while ready", func(context.Context, *harness.Environment) error { return nil }},
 	{"at an edit", func(ctx context.Context, e *harness.Environment) error {

@@ -18,6 +18,8 @@ type operation struct {
 	// before is the spec of the Echo before the operation; nil if there is no Echo.
 	before *echov1.EchoSpec
 	run    func(context.Context, *harness.Environment) error
+	// meanwhile happens before the operator is restarted. It may be nil.
+	meanwhile func(context.Context, *harness.Environment) error
 	// writes is the number of writes that the operator makes for it. It may skip the write of an
 	// intermediate status.
 	writes int
@@ -31,24 +33,28 @@ func editOne(change func(*echov1.EchoSpec)) func(context.Context, *harness.Envir
 func operationsOnOne() []operation {
 	return []operation{
 		{"create", nil, func(ctx context.Context, e *harness.Environment) error {
-			return e.CreateEcho(ctx, one, echov1.EchoSpec{Message: "m", Replicas: 2})
-		}, 6},
-		{"edit the message", &echov1.EchoSpec{Message: "m", Replicas: 2}, editOne(func(s *echov1.EchoSpec) { s.Message = "n" }), 6},
-		{"edit everything", &echov1.EchoSpec{Message: "m", Replicas: 2}, editOne(func(s *echov1.EchoSpec) {
+			return e.CreateEcho(ctx, one, everyChild())
+		}, nil, 8},
+		{"edit the message", new(everyChild()), editOne(func(s *echov1.EchoSpec) { s.Message = "n" }), nil, 6},
+		{"edit everything", new(everyChild()), editOne(func(s *echov1.EchoSpec) {
 			s.Message, s.Replicas, s.Port, s.TargetPort, s.Page = "n", 3, 81, 5679, &echov1.Page{Title: "t"}
 			s.Resources.Limits = memoryLimit("32Mi")
-			s.StatusCode, s.Pod = 503, podSettings()
-		}), 8},
-		{"scale up", &echov1.EchoSpec{Message: "m"}, editOne(func(s *echov1.EchoSpec) { s.Replicas = 3 }), 7},
-		{"scale down", &echov1.EchoSpec{Message: "m", Replicas: 3}, editOne(func(s *echov1.EchoSpec) { s.Replicas = 1 }), 5},
-		{"add a page", &echov1.EchoSpec{Message: "m"}, editOne(func(s *echov1.EchoSpec) { s.Page = &echov1.Page{} }), 5},
-		{"remove the page", &echov1.EchoSpec{Message: "m", Page: &echov1.Page{}}, editOne(func(s *echov1.EchoSpec) { s.Page = nil }), 4},
-		{"remove the pod settings", &echov1.EchoSpec{Message: "m", Pod: podSettings()}, editOne(func(s *echov1.EchoSpec) { s.Pod = nil }), 4},
-		{"delete", &echov1.EchoSpec{Message: "m", Replicas: 2}, func(ctx context.Context, e *harness.Environment) error { return e.DeleteEcho(ctx, one) }, 0},
+			s.StatusCode, s.Pod, s.Route.Hostnames = 503, podSettings(), []string{"b.example"}
+		}), nil, 10},
+		{"scale up", &echov1.EchoSpec{Message: "m"}, editOne(func(s *echov1.EchoSpec) { s.Replicas = 3 }), nil, 7},
+		{"scale down", &echov1.EchoSpec{Message: "m", Replicas: 3}, editOne(func(s *echov1.EchoSpec) { s.Replicas = 1 }), nil, 5},
+		{"add a page", &echov1.EchoSpec{Message: "m"}, editOne(func(s *echov1.EchoSpec) { s.Page = &echov1.Page{} }), nil, 5},
+		{"remove the page", &echov1.EchoSpec{Message: "m", Page: &echov1.Page{}}, editOne(func(s *echov1.EchoSpec) { s.Page = nil }), nil, 4},
+		{"remove the pod settings", &echov1.EchoSpec{Message: "m", Pod: podSettings()}, editOne(func(s *echov1.EchoSpec) { s.Pod = nil }), nil, 4},
+		{"add a route", &echov1.EchoSpec{Message: "m"}, editOne(func(s *echov1.EchoSpec) { s.Route = toGateway("public") }), nil, 4},
+		{"add a route that is removed meanwhile", &echov1.EchoSpec{Message: "m"}, editOne(func(s *echov1.EchoSpec) { s.Route = toGateway("public") }),
+			editOne(func(s *echov1.EchoSpec) { s.Route = nil }), 4},
+		{"remove the route", new(everyChild()), editOne(func(s *echov1.EchoSpec) { s.Route = nil }), nil, 2},
+		{"delete", new(everyChild()), func(ctx context.Context, e *harness.Environment) error { return e.DeleteEcho(ctx, one) }, nil, 0},
 		{"delete a child", &echov1.EchoSpec{Message: "m"}, func(ctx context.Context, e *harness.Environment) error {
 			e.AllowCreation(service, one)
 			return e.OnChild(ctx, one, service, func(ctx context.Context, child client.Object) error { return e.Client.Delete(ctx, child) })
-		}, 1},
+		}, nil, 1},
 	}
 }
 
@@ -101,6 +107,11 @@ func crashPoint(op operation, write int, after bool) harness.Scenario {
 			}
 		}
 		e.Proxy.SetPlan(nil)
+		if op.meanwhile != nil {
+			if err := op.meanwhile(ctx, e); err != nil {
+				return err
+			}
+		}
 		if err := e.Restart(); err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/test/chaos/harness"
@@ -78,6 +79,24 @@ var driftsByKind = map[string][]drift{
 		}),
 		ofBudget("eviction policy", func(b *policyv1.PodDisruptionBudget) { b.Spec.UnhealthyPodEvictionPolicy = nil }),
 	},
+	"HTTPRoute": {
+		ofRoute("hostname", func(s *gatewayv1.HTTPRouteSpec) { s.Hostnames = []gatewayv1.Hostname{"b.example"} }),
+		ofRoute("additional hostname", func(s *gatewayv1.HTTPRouteSpec) { s.Hostnames = append(s.Hostnames, "b.example") }),
+		ofRoute("no parent", func(s *gatewayv1.HTTPRouteSpec) { s.ParentRefs = nil }),
+		ofRoute("listener", func(s *gatewayv1.HTTPRouteSpec) { s.ParentRefs[0].SectionName = new(gatewayv1.SectionName("http")) }),
+		ofRoute("path", func(s *gatewayv1.HTTPRouteSpec) {
+			s.Rules[0].Matches = []gatewayv1.HTTPRouteMatch{{Path: &gatewayv1.HTTPPathMatch{Value: new("/a")}}}
+		}),
+		ofRoute("backend", func(s *gatewayv1.HTTPRouteSpec) { s.Rules[0].BackendRefs[0].Name = "other" }),
+		ofRoute("weight", func(s *gatewayv1.HTTPRouteSpec) { s.Rules[0].BackendRefs[0].Weight = new(int32(0)) }),
+		ofRoute("filter", func(s *gatewayv1.HTTPRouteSpec) {
+			s.Rules[0].Filters = []gatewayv1.HTTPRouteFilter{{Type: gatewayv1.HTTPRouteFilterURLRewrite, URLRewrite: &gatewayv1.HTTPURLRewriteFilter{
+				Hostname: new(gatewayv1.PreciseHostname("b.example")),
+			}}}
+		}),
+		ofRoute("additional rule", func(s *gatewayv1.HTTPRouteSpec) { s.Rules = append(s.Rules, s.Rules[0]) }),
+		ofRoute("no rules", func(s *gatewayv1.HTTPRouteSpec) { s.Rules = nil }),
+	},
 }
 
 // metadataDrifts are changes of the metadata of children of every kind.
@@ -105,6 +124,10 @@ func ofContainer(name string, change func(*corev1.Container)) drift {
 
 func ofBudget(name string, change func(*policyv1.PodDisruptionBudget)) drift {
 	return drift{name, func(o client.Object) { change(o.(*policyv1.PodDisruptionBudget)) }}
+}
+
+func ofRoute(name string, change func(*gatewayv1.HTTPRouteSpec)) drift {
+	return drift{name, func(o client.Object) { change(&o.(*gatewayv1.HTTPRoute).Spec) }}
 }
 
 // removeManagedBy removes the label by which the operator's cache selects objects.

@@ -13,7 +13,8 @@ import (
 )
 
 func TestEveryChildKindHasDriftsThatMutateReverts(t *testing.T) {
-	echo := &echov1.Echo{Spec: echov1.EchoSpec{Message: "m", Replicas: 2, Port: 80, TargetPort: 5678}}
+	echo := &echov1.Echo{Spec: everyChild()}
+	echo.Spec.Port, echo.Spec.TargetPort, echo.Spec.Route.Paths = 80, 5678, []echov1.Path{{Type: "PathPrefix", Value: "/"}}
 	echo.Name, echo.UID = one, "uid"
 	for _, kind := range children.Kinds {
 		if len(driftsByKind[kind.Name]) == 0 {

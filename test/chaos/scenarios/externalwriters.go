@@ -192,7 +192,7 @@ func uncontrolledBefore(ctx context.Context, e *harness.Environment, kind childr
 		objects = append(objects, object)
 	}
 	e.AllowCreation(kind, one)
-	if err := e.CreateEcho(ctx, one, echov1.EchoSpec{Message: "m", Replicas: 2}); err != nil {
+	if err := e.CreateEcho(ctx, one, everyChild()); err != nil {
 		return err
 	}
 	return expectUntouched(ctx, e, kind, objects...)
@@ -240,7 +240,7 @@ func ofEarlierEcho(ctx context.Context, e *harness.Environment, kind children.Ki
 	if err := e.DeleteEcho(ctx, one); err != nil {
 		return errors.Join(err, release(ctx))
 	}
-	if err := e.CreateEcho(ctx, one, echov1.EchoSpec{Message: "m", Replicas: 2}); err != nil {
+	if err := e.CreateEcho(ctx, one, everyChild()); err != nil {
 		return errors.Join(err, release(ctx))
 	}
 	awaitReport := func(ctx context.Context, namespace string) error {

@@ -59,7 +59,7 @@ func orphanAll(ctx context.Context, e *harness.Environment) error {
 	}); err != nil {
 		return err
 	}
-	if err := e.CreateEcho(ctx, one, echov1.EchoSpec{Message: "m", Replicas: 2}); err != nil {
+	if err := e.CreateEcho(ctx, one, everyChild()); err != nil {
 		return err
 	}
 	if err := e.AwaitReady(ctx, one); err != nil {

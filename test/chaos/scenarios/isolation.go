@@ -95,7 +95,7 @@ func isolate(ctx context.Context, e *harness.Environment, hook *webhook, probe f
 	start := time.Now()
 	size := outage{echoes: isolatedEchoes}
 	if err := size.forEach(ctx, 0, isolatedEchoes, func(ctx context.Context, name string) error {
-		return e.CreateEcho(ctx, name, echov1.EchoSpec{Message: "m", Replicas: 2})
+		return e.CreateEcho(ctx, name, everyChild())
 	}); err != nil {
 		return err
 	}

@@ -199,7 +199,7 @@ var errStillRunning = errors.New("the previous leader still runs")
 // replaceLeader disables the leader until another one has the lease, and expects the previous leader
 // to exit: before the other one gets the lease, if it can, or else soon after it is enabled.
 func replaceLeader(ctx context.Context, e *harness.Environment, leader harness.Replica, disable, enable func(), exitsBefore bool) error {
-	if err := e.CreateEcho(ctx, one, echov1.EchoSpec{Message: "m", Replicas: 2}); err != nil {
+	if err := e.CreateEcho(ctx, one, everyChild()); err != nil {
 		return err
 	}
 	if err := e.Settle(ctx); err != nil {

@@ -99,7 +99,7 @@ func awaitDeleted(ctx context.Context, e *harness.Environment) error {
 
 // recreate creates the Echo of createReady again, and expects it to be ready without a conflict.
 func recreate(ctx context.Context, e *harness.Environment) error {
-	if err := e.CreateEcho(ctx, one, echov1.EchoSpec{Message: "m", Replicas: 2}); err != nil {
+	if err := e.CreateEcho(ctx, one, everyChild()); err != nil {
 		return err
 	}
 	start := time.Now()
@@ -189,5 +189,5 @@ func replace(ctx context.Context, e *harness.Environment) error {
 	if err := awaitDeleted(ctx, e); err != nil {
 		return err
 	}
-	return e.CreateEcho(ctx, one, echov1.EchoSpec{Message: "m", Replicas: 2})
+	return e.CreateEcho(ctx, one, everyChild())
 }

@@ -131,7 +131,7 @@ func (o outage) noCRDAtStart(ctx context.Context, e *harness.Environment) error 
 
 // noCRD removes the CRD of a running operator, and thereby all Echoes.
 func (o outage) noCRD(ctx context.Context, e *harness.Environment) error {
-	if err := e.CreateEcho(ctx, one, echov1.EchoSpec{Message: "m", Replicas: 2}); err != nil {
+	if err := e.CreateEcho(ctx, one, everyChild()); err != nil {
 		return err
 	}
 	if err := e.Settle(ctx); err != nil {

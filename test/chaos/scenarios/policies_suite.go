@@ -94,7 +94,9 @@ func allGenerated(ctx context.Context, e *harness.Environment) (all []policyCase
 
 // policySpec is the spec of the Echoes. Its pod settings have the generated policies change each of them.
 func policySpec() echov1.EchoSpec {
-	return echov1.EchoSpec{Message: "m", Replicas: 2, StatusCode: 503, Pod: podSettings()}
+	spec := everyChild()
+	spec.StatusCode, spec.Pod = 503, podSettings()
+	return spec
 }
 
 // policyScenario runs policies. The Echo "two" exists in both namespaces, and has no policy.

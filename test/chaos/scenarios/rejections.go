@@ -101,7 +101,7 @@ func (r rejection) run(ctx context.Context, e *harness.Environment) error {
 	if r.ofEdit {
 		err = e.EditEcho(ctx, one, func(s *echov1.EchoSpec) { s.Message = "n" })
 	} else {
-		err = e.CreateEcho(ctx, one, echov1.EchoSpec{Message: "m", Replicas: 2})
+		err = e.CreateEcho(ctx, one, everyChild())
 	}
 	if err != nil {
 		return err

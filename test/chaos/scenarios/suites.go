@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/test/chaos/harness"
 	"github.com/kkloud-io/echo-operator/test/chaos/kinds"
@@ -46,6 +47,16 @@ var deployment = kinds.ByName("Deployment")
 
 // service is the kind of child that clients connect to.
 var service = kinds.ByName("Service")
+
+// everyChild returns the spec of an Echo with a child of each kind.
+func everyChild() echov1.EchoSpec {
+	return echov1.EchoSpec{Message: "m", Replicas: 2, Route: toGateway("public")}
+}
+
+// toGateway returns a route to the Gateway.
+func toGateway(name string) *echov1.Route {
+	return &echov1.Route{ParentRefs: []echov1.ParentRef{{Name: name}}, Hostnames: []string{"a.example"}}
+}
 
 func memoryLimit(quantity string) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(quantity)}

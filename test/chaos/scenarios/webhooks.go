@@ -170,7 +170,7 @@ func (w webhookRun) run(ctx context.Context, e *harness.Environment) error {
 	if ofUpdate {
 		err = w.causeUpdate(ctx, e)
 	} else {
-		err = e.CreateEcho(ctx, one, echov1.EchoSpec{Message: "m", Replicas: 2})
+		err = e.CreateEcho(ctx, one, everyChild())
 	}
 	if err != nil {
 		return err
