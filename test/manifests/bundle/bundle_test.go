@@ -66,6 +66,17 @@ func fields(schema repo.Object) [][]string {
 	return paths
 }
 
+// OLM does not install an operator while the cluster lacks a required or a native API. The Gateway API
+// may be absent.
+func TestThePackageRequiresNoAPI(t *testing.T) {
+	csv := repo.Load(t, repo.CSVFile)[0]
+	for _, path := range [][]string{{"customresourcedefinitions", "required"}, {"apiservicedefinitions", "required"}, {"nativeAPIs"}} {
+		if required, found, _ := unstructured.NestedSlice(csv, append([]string{"spec"}, path...)...); found && len(required) > 0 {
+			t.Errorf("spec.%s = %v, want none", strings.Join(path, "."), required)
+		}
+	}
+}
+
 func TestExamplesDecodeAsEcho(t *testing.T) {
 	csv := repo.Load(t, repo.CSVFile)[0]
 	for _, name := range []string{"alm-examples", "operatorframework.io/initialization-resource"} {
