@@ -95,7 +95,7 @@ func repeated(count int, item map[string]any) []any {
 func toleration(fields ...any) []any {
 	item := map[string]any{}
 	for i := 0; i < len(fields); i += 2 {
-		item[fields[i].(string)] = fields[i+1] //nolint:gosec // The number of arguments is even.
+		item[fields[i].(string)] = fields[i+1]
 	}
 	return []any{item}
 }
