@@ -91,7 +91,7 @@ func failAndRecover(ctx context.Context, e *harness.Environment, f failure, avai
 
 // createReady creates the Echo "one" with every child, and waits until it is ready.
 func createReady(ctx context.Context, e *harness.Environment) error {
-	if err := e.CreateEcho(ctx, one, echov1.EchoSpec{Message: "m", Replicas: 2}); err != nil {
+	if err := e.CreateEcho(ctx, one, everyChild()); err != nil {
 		return err
 	}
 	if err := e.AwaitReady(ctx, one); err != nil {
