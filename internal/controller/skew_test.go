@@ -137,7 +137,11 @@ func TestUnknownFieldsAreNoDifference(t *testing.T) {
 	for _, kind := range children.Kinds {
 		object := kind.New()
 		kind.Mutate(object, echo, serverImage)
-		encoded, err := object.(interface{ Marshal() ([]byte, error) }).Marshal()
+		message, isMessage := object.(interface{ Marshal() ([]byte, error) })
+		if !isMessage {
+			continue // The client reads this kind as JSON, whose decoder ignores unknown fields.
+		}
+		encoded, err := message.Marshal()
 		if err != nil {
 			t.Fatal(err)
 		}
