@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -40,6 +39,14 @@ func compare(c children.Kind, live, desired client.Object) (changes, error) {
 	if err != nil {
 		return changes{}, err
 	}
+	liveDocument, before, err := withMetadata(before)
+	if err != nil {
+		return changes{}, err
+	}
+	desiredDocument, after, err := withMetadata(after)
+	if err != nil {
+		return changes{}, err
+	}
 	patch, err := jsonpatch.CreatePatch(before, after)
 	if err != nil {
 		return changes{}, fmt.Errorf("compare %s with its desired state: %w", c.Name, err)
@@ -47,10 +54,6 @@ func compare(c children.Kind, live, desired client.Object) (changes, error) {
 	reverse, err := jsonpatch.CreatePatch(after, before)
 	if err != nil {
 		return changes{}, fmt.Errorf("compare %s with its desired state: %w", c.Name, err)
-	}
-	var liveDocument, desiredDocument any
-	if err := errors.Join(json.Unmarshal(before, &liveDocument), json.Unmarshal(after, &desiredDocument)); err != nil {
-		return changes{}, err
 	}
 	var found changes
 	var values []string
@@ -77,6 +80,25 @@ func compare(c children.Kind, live, desired client.Object) (changes, error) {
 	sum := sha256.Sum256([]byte(strings.Join(values, "\n")))
 	found.hash = hex.EncodeToString(sum[:8])
 	return found, nil
+}
+
+// withMetadata returns an object with empty labels and annotations if it has none. So the difference of
+// one annotation is the same whether or not another client adds one, as the Deployment controller does
+// after each write that removes its revision.
+func withMetadata(encoded []byte) (document any, normalized []byte, err error) {
+	object := map[string]any{}
+	if err := json.Unmarshal(encoded, &object); err != nil {
+		return nil, nil, err
+	}
+	if metadata, is := object["metadata"].(map[string]any); is {
+		for _, field := range []string{"labels", "annotations"} {
+			if metadata[field] == nil {
+				metadata[field] = map[string]any{}
+			}
+		}
+	}
+	normalized, err = json.Marshal(object)
+	return object, normalized, err
 }
 
 func encodeBoth(live, desired client.Object) (before, after []byte, err error) {

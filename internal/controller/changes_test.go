@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
@@ -74,6 +75,30 @@ func TestCompareNamesFieldsAndHashesLiveAndDesiredValues(t *testing.T) {
 	both.Spec.Template.Spec.Containers = []corev1.Container{{Name: "echo", Image: "own", Args: []string{"x"}}, renamed.Spec.Template.Spec.Containers[0]}
 	if renaming := check(renamed, both); !slices.Contains(renaming.answer, "spec.template.spec.containers[echo].name") {
 		t.Errorf("a renamed container: fields %v, that determine the answer %v, want its name", renaming.fields, renaming.answer)
+	}
+}
+
+// A policy may remove all annotations at each write, and the Deployment controller adds its revision
+// again without that policy. An accepted override has to stay the same.
+func TestHashDoesNotDependOnAnnotationsOfOthers(t *testing.T) {
+	desired := func(live *appsv1.Deployment) *appsv1.Deployment {
+		d := live.DeepCopy()
+		metav1.SetMetaDataAnnotation(&d.ObjectMeta, children.PodSettingsAnnotation, "{}")
+		metav1.SetMetaDataLabel(&d.ObjectMeta, "a", "b")
+		return d
+	}
+	bare, revised := &appsv1.Deployment{}, &appsv1.Deployment{}
+	revised.Labels, revised.Annotations = map[string]string{"other": "x"}, map[string]string{revisionAnnotation: "1"}
+	first, err := compare(kindOf("Deployment"), bare, desired(bare))
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := compare(kindOf("Deployment"), revised, desired(revised))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first.hash != second.hash || !slices.Equal(first.fields, second.fields) {
+		t.Errorf("difference without other annotations and labels: %v, %s; with them: %v, %s; want the same", first.fields, first.hash, second.fields, second.hash)
 	}
 }
 

@@ -237,14 +237,15 @@ func (r *EchoReconciler) update(ctx context.Context, echo *echov1.Echo, c childr
 func (r *EchoReconciler) patch(ctx context.Context, echo *echov1.Echo, c children.Kind, live, desired client.Object) (child, error) {
 	record := accepted(echo, c.Name)
 	unchanged := child{object: live, overridden: record}
-	drifted := children.Generation(live) == echo.Generation
+	acceptedNow := record != nil && echo.Status.ObservedGeneration == echo.Generation // For this generation.
+	drifted := acceptedNow || children.Generation(live) == echo.Generation
 	correction := ""
 	if record != nil || drifted {
 		difference, err := compare(c, live, desired)
 		if err != nil {
 			return unchanged, err
 		}
-		if record != nil && record.Hash == difference.hash && echo.Status.ObservedGeneration == echo.Generation {
+		if acceptedNow && record.Hash == difference.hash {
 			return unchanged, nil
 		}
 		if drifted {
