@@ -48,6 +48,8 @@ func Deployment(deployment *appsv1.Deployment, echo *echov1.Echo, defaultImage s
 	rolling := ensure(&spec.Strategy.RollingUpdate)
 	rolling.MaxUnavailable, rolling.MaxSurge = new(intstr.FromInt32(0)), new(intstr.FromInt32(1))
 	mutatePodSettings(deployment, &spec.Template, echo.Spec.Pod)
+	// The selector also requires labels that are no longer in spec.pod.
+	spec.Template.Labels = labels.Merge(selector.MatchLabels, spec.Template.Labels)
 	spec.Template.Labels = labels.Merge(spec.Template.Labels, ownedLabels(echo))
 
 	image := echo.Spec.Image

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/diff"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/randfill"
@@ -169,13 +170,17 @@ func filler(data []byte) *randfill.Filler {
 	)
 }
 
-// removeDuplicates removes items with the same key, which the API server rejects.
+// removeDuplicates removes items with the same key, and makes the template match the selector: the API
+// server rejects other objects.
 func removeDuplicates(object Object) {
 	switch o := object.(type) {
 	case *corev1.Service:
 		unique(&o.Spec.Ports, func(p corev1.ServicePort) string { return p.Name })
 	case *appsv1.Deployment:
 		pod := &o.Spec.Template.Spec
+		if o.Spec.Selector != nil { // The API server rejects a selector that does not match the template.
+			o.Spec.Template.Labels = labels.Merge(o.Spec.Template.Labels, o.Spec.Selector.MatchLabels)
+		}
 		unique(&pod.Tolerations, tolerationKey)
 		unique(&pod.ImagePullSecrets, secretKey)
 		if pod.Affinity != nil && pod.Affinity.NodeAffinity != nil && pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {

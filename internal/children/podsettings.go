@@ -15,8 +15,8 @@ import (
 
 // PodSettingsAnnotation contains, on an object with a pod template, which entries of the template the
 // operator set for spec.pod, as JSON. So the operator removes an entry that spec.pod no longer has,
-// and keeps the entries of external writers. An object without such entries has no annotation. It is not
-// on the template, where it would restart the pods.
+// and keeps the entries of external writers. Without entries, there is no annotation. The annotation
+// is not on the template, where it would restart the pods.
 const PodSettingsAnnotation = "kkloud.io/pod-settings"
 
 // podEntries are the entries that the operator set on a pod template: the keys of maps, and the items

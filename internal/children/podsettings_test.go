@@ -38,7 +38,7 @@ func everyPodSetting() echov1.PodSettings {
 	}
 }
 
-// otherEntries adds entries of another writer to a pod template.
+// otherEntries adds entries of an external writer to a pod template.
 func otherEntries(template *corev1.PodTemplateSpec) {
 	template.Labels["mesh"] = "on"
 	template.Annotations = map[string]string{"kubectl.kubernetes.io/restartedAt": "now"}
@@ -47,7 +47,7 @@ func otherEntries(template *corev1.PodTemplateSpec) {
 	template.Spec.ImagePullSecrets = append(template.Spec.ImagePullSecrets, corev1.LocalObjectReference{Name: "cluster-wide"})
 }
 
-func TestPodSettingsAreRemovedAndEntriesOfOtherWritersAreKept(t *testing.T) {
+func TestPodSettingsAreRemovedAndEntriesOfExternalWritersAreKept(t *testing.T) {
 	without, with := newEcho(), newEcho(withPod(everyPodSetting()))
 	live := desiredState(without)
 	otherEntries(&live.deployment().Spec.Template)
@@ -73,7 +73,7 @@ func TestPodSettingsAreRemovedAndEntriesOfOtherWritersAreKept(t *testing.T) {
 	equal(t, live, before)
 }
 
-func TestPodSettingsOverwriteTheValuesOfOtherWriters(t *testing.T) {
+func TestPodSettingsOverwriteTheValuesOfExternalWriters(t *testing.T) {
 	echo := newEcho(withPod(everyPodSetting()))
 	want := desiredState(echo)
 	live := want.deepCopy()
@@ -107,7 +107,19 @@ func TestOwnNodeSelectorRemainsAfterItsRemovalFromThePodSettings(t *testing.T) {
 	equal(t, live, desiredState(newEcho()))
 }
 
-// Another writer can change the record. Without it, entries remain that the operator would have
+// Admission may add a label to the selector, too, which is immutable. The API server rejects a template
+// that the selector does not match.
+func TestLabelOfTheSelectorRemainsAfterItsRemovalFromThePodSettings(t *testing.T) {
+	live := desiredState(newEcho())
+	live.deployment().Spec.Selector.MatchLabels["team"] = "blue"
+	live.deployment().Spec.Template.Labels["team"] = "blue"
+	want := live.deepCopy()
+	live.mutate(newEcho(withPod(everyPodSetting())))
+	live.mutate(newEcho())
+	equal(t, live, want)
+}
+
+// External writers can change the record. Without it, entries remain that the operator would have
 // removed; with a forged one, entries of external writers are removed. The operator's own stay.
 func TestChangedRecordOfPodSettingsIsReplaced(t *testing.T) {
 	own := newEcho(withPod(everyPodSetting()))
