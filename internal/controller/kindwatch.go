@@ -133,7 +133,7 @@ func (w *kindWatch) wait(ctx context.Context, kind children.Kind) (watched bool,
 		failure = fmt.Errorf("the API server has not listed the objects within %s", watchStartTimeout)
 		fallthrough
 	case failure != nil:
-		return false, child{failure: rejection(kind, failure), recheck: maxPace}, nil
+		return false, child{failure: rejection(kind, failure), recheck: maxPace}, nil //nolint:nilerr // The status reports it.
 	default:
 		return false, child{}, errNotWatched
 	}
