@@ -102,12 +102,14 @@ func lastReady(echo *echov1.Echo) string {
 	return "the Echo has no status: no operator has reconciled it"
 }
 
-// expectedKinds are the kinds of objects that an Echo with several replicas has: its children,
-// and what Kubernetes creates for them.
+// expectedKinds are the kinds of objects that an Echo with several replicas and without a route has:
+// its children, and what Kubernetes creates for them.
 var expectedKinds = func() []schema.GroupVersionKind {
 	kinds := []schema.GroupVersionKind{{Group: "apps", Version: "v1", Kind: "ReplicaSet"}, {Version: "v1", Kind: "Pod"}}
 	for _, child := range children.Kinds {
-		kinds = append(kinds, child.Resource.GroupVersion().WithKind(child.Name))
+		if !child.OptionalAPI {
+			kinds = append(kinds, child.Resource.GroupVersion().WithKind(child.Name))
+		}
 	}
 	return kinds
 }()

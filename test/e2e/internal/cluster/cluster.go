@@ -14,11 +14,14 @@ import (
 	"github.com/kkloud-io/echo-operator/internal/children"
 )
 
-// ChildResources returns the resources of all children of an Echo, as kubectl takes them.
+// ChildResources returns the resources of all children of an Echo, as kubectl takes them. It omits those
+// that the cluster may not serve.
 func ChildResources() string {
 	var resources []string
 	for _, kind := range children.Kinds {
-		resources = append(resources, kind.Resource.GroupResource().String())
+		if !kind.OptionalAPI {
+			resources = append(resources, kind.Resource.GroupResource().String())
+		}
 	}
 	return strings.Join(resources, ",")
 }
