@@ -23,7 +23,7 @@ const (
 // nodes places Echoes by spec.pod. The second node is a Node object without a kubelet: the scheduler
 // decides as for any node, and startNode reports what a kubelet would.
 func nodes() {
-	const namespace = "nodes-e2e"
+	const namespace = nodesNamespace
 	selector := map[string]any{infra: ""}
 	tolerations := []any{map[string]any{"key": infra, "operator": "Exists", "effect": "NoSchedule"}}
 
@@ -41,7 +41,7 @@ func nodes() {
 		Expect(pod.Labels).To(HaveKeyWithValue("team", "platform"))
 		Expect(pod.Annotations).To(HaveKeyWithValue("example.com/contact", "platform@example.com"))
 
-		setPod(namespace, "infra-canary", nil)
+		setPod("infra-canary", nil)
 		waitSettled(namespace)
 		expectAnswer(namespace, "infra-canary", "80", Equal("ok\n"))
 		pod = podsOf(namespace, "infra-canary")[0]
@@ -58,11 +58,11 @@ func nodes() {
 		}).Should(SatisfyAll(MatchRegexp(`^Unschedulable: .*0/\d+ nodes are available`),
 			ContainSubstring("untolerated taint"), ContainSubstring("didn't match Pod's node affinity/selector")))
 
-		setPod(namespace, "untolerant", map[string]any{"tolerations": tolerations})
+		setPod("untolerant", map[string]any{"tolerations": tolerations})
 		waitSettled(namespace)
 		Expect(podsOf(namespace, "untolerant")[0].Spec.NodeName).To(Equal(taintedNode))
 
-		setPod(namespace, "untolerant", nil)
+		setPod("untolerant", nil)
 		waitSettled(namespace)
 		Expect(podsOf(namespace, "untolerant")[0].Spec.NodeName).NotTo(Equal(taintedNode))
 		expectAnswer(namespace, "untolerant", "80", Equal("m\n"))
@@ -73,23 +73,25 @@ func nodes() {
 		waitSettled(namespace)
 		Expect(pullSecretsOf(namespace, "private")).To(BeEmpty())
 
-		setPod(namespace, "private", map[string]any{"imagePullSecrets": []any{map[string]any{"name": "registry"}, map[string]any{"name": "mirror"}}})
+		setPod("private", map[string]any{"imagePullSecrets": []any{map[string]any{"name": "registry"}, map[string]any{"name": "mirror"}}})
 		waitSettled(namespace)
 		Expect(pullSecretsOf(namespace, "private")).To(ConsistOf("registry", "mirror"))
 
 		kubectl("-n", namespace, "patch", "deployment", "echo-private", "-p", `{"spec":{"template":{"spec":{"imagePullSecrets":[{"name":"other"}]}}}}`)
-		setPod(namespace, "private", nil)
+		setPod("private", nil)
 		waitSettled(namespace)
 		Expect(pullSecretsOf(namespace, "private")).To(Equal([]string{"other"}))
 	})
 }
 
+const nodesNamespace = "nodes-e2e"
+
 // setPod sets or removes spec.pod. Settings that are not part of the map stay.
-func setPod(namespace, echo string, settings map[string]any) {
+func setPod(echo string, settings map[string]any) {
 	GinkgoHelper()
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"pod": settings}})
 	Expect(err).NotTo(HaveOccurred())
-	kubectl("-n", namespace, "patch", "echo", echo, "--type=merge", "-p", string(patch))
+	kubectl("-n", nodesNamespace, "patch", "echo", echo, "--type=merge", "-p", string(patch))
 }
 
 func podsOf(namespace, echo string) []corev1.Pod {

@@ -217,7 +217,9 @@ func isConverged(echo *echov1.Echo) bool { return echo.Status.ObservedGeneration
 func (e *environment) deleteEchoes(ctx context.Context, namespace string) error {
 	var objects []client.Object
 	for _, kind := range children.Kinds {
-		objects = append(objects, kind.New())
+		if !kind.OptionalAPI {
+			objects = append(objects, kind.New())
+		}
 	}
 	always := func(error) bool { return true }
 	for _, object := range append(objects, &echov1.Echo{}) {

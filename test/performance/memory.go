@@ -113,6 +113,9 @@ func (e *environment) createUncontrolled(ctx context.Context, n int) error {
 		echo := newEcho(namespace, fmt.Sprint("uncontrolled-", i))
 		echo.Spec.Port, echo.Spec.TargetPort = 80, 5678
 		for _, kind := range children.Kinds {
+			if kind.OptionalAPI {
+				continue
+			}
 			object := kind.New()
 			kind.Mutate(object, echo, controlplane.ServerImage)
 			object.SetNamespace(namespace)

@@ -167,6 +167,9 @@ func (c requestCount) String() (text string) {
 func (e *environment) awaitNoChildren(ctx context.Context, namespace string) error {
 	return wait.PollUntilContextTimeout(ctx, time.Second, timeout, true, func(ctx context.Context) (bool, error) {
 		for _, kind := range children.Kinds {
+			if kind.OptionalAPI {
+				continue
+			}
 			list := kind.NewList().(client.ObjectList)
 			if err := e.controlPlane.Client.List(ctx, list, client.InNamespace(namespace)); err != nil || meta.LenList(list) > 0 {
 				return false, err

@@ -50,7 +50,7 @@ func upgradeRootImage(ctx context.Context, e *harness.Environment) error {
 	return upgrade(ctx, e, controlplane.RootImage, func(ctx context.Context) error {
 		const want = 2 // The revision of version 0.4.0, and that of this version.
 		if revision := newestRevision(ctx, e); revision != want {
-			return fmt.Errorf("Deployment of an image whose user is root: revision %d after the upgrade, want %d", revision, want)
+			return fmt.Errorf("revision of the Deployment of an image whose user is root: %d after the upgrade, want %d", revision, want)
 		}
 		return nil
 	})
