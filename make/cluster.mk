@@ -30,12 +30,14 @@ CLUSTER_TOOLS := catalog containerd containerd-shim-runc-v2 copy-content coredns
 	kube-apiserver kube-controller-manager kube-proxy kube-scheduler kubeadm kubectl kubelet local-cluster nginx olm \
 	olm-crds.yaml olm.yaml opm package-server pause
 
-.PHONY: cluster cluster-up cluster-olm-v1 cluster-down
+.PHONY: cluster cluster-up cluster-olm-v1 cluster-gateway cluster-down
 cluster: $(LOCAL_CLUSTER)
 cluster-up: cluster-tools ## Start the local cluster: a disposable Kubernetes with OLM.
 	local-cluster up
 cluster-olm-v1: cluster-up $(addprefix bin/,catalogd operator-controller olm-v1.yaml) ## Install OLM v1 into the local cluster.
 	local-cluster olm-v1
+cluster-gateway: cluster-up $(addprefix bin/,gateway-api.yaml traefik) ## Install the Gateway API, Traefik and a Gateway into the local cluster.
+	local-cluster gateway
 cluster-down: ## Stop the local cluster; only files in bin/ remain.
 	@if [ -x bin/local-cluster ]; then local-cluster down; fi
 

@@ -6,12 +6,15 @@ pinned = $(shell awk '{sub("^require ", "")} $$1 == "$(2)" && $$2 ~ "^v" {print 
 OPM := github.com/operator-framework/operator-registry
 OLM := github.com/operator-framework/operator-lifecycle-manager
 OLM_V1 := github.com/operator-framework/operator-controller
+TRAEFIK := github.com/traefik/traefik/v3
+LEGO := github.com/go-acme/lego/v5
 KUBERNETES_VERSION := $(call pinned,kubernetes,k8s.io/kubernetes)
 CONTAINERD_VERSION := $(call pinned,containerd,github.com/containerd/containerd/v2)
 HTTP_ECHO_VERSION := $(patsubst v%,%,$(call pinned,http-echo,github.com/hashicorp/http-echo))
 SDK_VERSION := $(call pinned,operator-sdk,github.com/operator-framework/operator-sdk)
 OPM_VERSION := $(call pinned,olm,$(OPM))
 OLM_V1_VERSION := $(call pinned,olm-v1,$(OLM_V1))
+TRAEFIK_VERSION := $(call pinned,traefik,$(TRAEFIK))
 SYFT_VERSION := $(call pinned,syft,github.com/anchore/syft)
 
 # make builds a tool once, and again when its module file changes.
@@ -76,6 +79,20 @@ bin/catalogd bin/operator-controller &: tools/olm-v1.mod tools/olm-v1.sum
 
 bin/olm-v1.yaml: bin/catalogd bin/kubectl $(wildcard hack/local-cluster/manifests/olm-v1/*)
 	$(call kustomize,olm-v1,$(OLM_V1),config)
+
+# Traefik implements the Gateway API. tools/traefik.mod replaces two of its modules: one that is not published, and Lego,
+# of which it uses a copy without the DNS providers and without the two hundred modules that these require.
+TRAEFIK_MODULES := hack/local-cluster/images/traefik
+LEGO_PACKAGES := acme certcrypto certificate challenge internal lego log platform registration
+bin/lego: tools/lego.mod tools/lego.sum $(shell find $(TRAEFIK_MODULES)/lego -type f)
+	@rm -rf $@; mkdir -p bin; cp -r $(TRAEFIK_MODULES)/lego $@; \
+	cd $$(go list -modfile=tools/lego.mod -f '{{.Module.Dir}}' $(LEGO)/acme); cp -r --no-preserve=mode $(LEGO_PACKAGES) $(BIN)/lego
+bin/traefik: tools/traefik.mod tools/traefik.sum bin/lego $(wildcard $(TRAEFIK_MODULES)/ext/*)
+	$(call build,traefik,-ldflags "-s -w $(call set,$(TRAEFIK)/pkg/version,Version=$(TRAEFIK_VERSION:v%=%))")
+
+# The CRDs of the version whose types the operator uses.
+bin/gateway-api.yaml: go.mod
+	@mkdir -p bin; sed -s '1i ---' $$(go list -f '{{.Module.Dir}}' sigs.k8s.io/gateway-api/apis/v1)/config/crd/standard/*.yaml >$@
 
 bin/etcd: tools/etcd.mod tools/etcd.sum
 	$(call build,etcd,-ldflags "-s -w",-o bin/etcd go.etcd.io/etcd/server/v3)

@@ -35,7 +35,7 @@ func (c *cluster) down(ctx context.Context) error {
 		return c.removeRemains()
 	}
 	defer process.Close()
-	if err := c.step("down", func() error { return c.remove(ctx, process) }); err != nil {
+	if err := c.runSteps([]step{{"down", func() error { return c.remove(ctx, process) }}}); err != nil {
 		return err
 	}
 	fmt.Fprintf(c.out, "kept the images in %s and the logs in %s\n", c.dir.RegistryData(), c.dir.Logs())

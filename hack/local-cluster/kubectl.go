@@ -17,7 +17,7 @@ import (
 // check is a condition of the cluster, written as the arguments of `kubectl wait`.
 type check []string
 
-// The cluster is up when the first three hold. OLM v1 is up when the last one holds.
+// The cluster is up when the first three hold. The last two are those of the optional parts.
 var (
 	nodeReady = []check{
 		{"--for=create", "node/local-cluster"},
@@ -33,6 +33,10 @@ var (
 	}
 	olmV1Ready = []check{
 		{"--for=condition=Available", "--namespace=olmv1-system", "deployment", "--all"},
+	}
+	gatewayReady = []check{
+		{"--for=condition=Available", "--namespace=traefik", "deployment/traefik"},
+		{"--for=condition=Programmed", "--namespace=gateways", "gateway/public"},
 	}
 )
 
@@ -60,7 +64,7 @@ func (c *cluster) apply(ctx context.Context, manifests string) error {
 }
 
 // applyFile applies a file of the bin directory. `make` creates these files from the Go
-// modules of OLM, because Go cannot embed files of another module.
+// modules of OLM and of the Gateway API, because Go cannot embed files of another module.
 func (c *cluster) applyFile(ctx context.Context, name string) error {
 	manifests, err := os.ReadFile(filepath.Join(c.binDir, name))
 	if err != nil {

@@ -19,6 +19,7 @@ func TestParseReturnsCommandAndStateDirectory(t *testing.T) {
 		{"flags before the command", []string{"-bin", dir, "up"}, []string{"up"}, filepath.Join(dir, "cluster")},
 		{"flags after the command", []string{"down", "-bin", dir}, []string{"down"}, filepath.Join(dir, "cluster")},
 		{"olm-v1", []string{"-bin", dir, "olm-v1"}, []string{"olm-v1"}, filepath.Join(dir, "cluster")},
+		{"gateway", []string{"gateway", "-bin", dir}, []string{"gateway"}, filepath.Join(dir, "cluster")},
 		{"state directory", []string{"-state", dir, "status"}, []string{"status"}, dir},
 		{"exec with separator", []string{"-state", dir, "exec", "--", "ls", "-l"}, []string{"exec", "ls", "-l"}, dir},
 		{"exec without separator", []string{"-state", dir, "exec", "ls", "-l"}, []string{"exec", "ls", "-l"}, dir},

@@ -7,16 +7,23 @@ import (
 	"time"
 )
 
-// step runs a function and prints its result and duration.
-func (c *cluster) step(name string, run func() error) error {
-	begin := time.Now()
-	err := run()
-	mark := "✓"
-	if err != nil {
-		mark = "✗"
+// step is one step of a command.
+type step struct {
+	name string
+	run  func() error
+}
+
+// runSteps runs each step, and prints its result and duration. It stops at the first error.
+func (c *cluster) runSteps(steps []step) error {
+	for _, step := range steps {
+		begin := time.Now()
+		if err := step.run(); err != nil {
+			c.report("✗", step.name, time.Since(begin))
+			return err
+		}
+		c.report("✓", step.name, time.Since(begin))
 	}
-	c.report(mark, name, time.Since(begin))
-	return err
+	return nil
 }
 
 func (c *cluster) report(mark, name string, duration time.Duration) {

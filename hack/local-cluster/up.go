@@ -93,27 +93,22 @@ func (c *cluster) create(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 
-	if err := c.step("sandbox", func() error { return c.startSandbox(ctx, cancel) }); err != nil {
+	if err := c.runSteps([]step{{"sandbox", func() error { return c.startSandbox(ctx, cancel) }}}); err != nil {
 		return err
 	}
 	images := make(chan error, 1)
 	go func() { images <- c.pushImages(ctx) }()
 
-	steps := []struct {
-		name string
-		run  func() error
-	}{
+	err := c.runSteps([]step{
 		{"control plane", func() error { return c.waitForControlPlane(ctx) }},
 		{"node", func() error { return c.wait(ctx, upTimeout, nodeReady...) }},
 		{"images", func() error { return <-images }},
 		{"manifests", func() error { return c.applyManifests(ctx) }},
 		{"cluster DNS", func() error { return c.wait(ctx, upTimeout, dnsReady...) }},
 		{"OLM", func() error { return c.wait(ctx, upTimeout, olmReady...) }},
-	}
-	for _, step := range steps {
-		if err := c.step(step.name, step.run); err != nil {
-			return err
-		}
+	})
+	if err != nil {
+		return err
 	}
 	c.report("✓", "up", time.Since(begin))
 	return nil

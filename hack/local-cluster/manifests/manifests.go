@@ -1,5 +1,5 @@
-// Package manifests contains the manifests of objects that `up` and `olm-v1` apply. `make`
-// creates those of OLM and OLM v1 from the Go modules of both.
+// Package manifests contains the manifests of objects that local-cluster applies. `make` creates
+// those of OLM, OLM v1 and the Gateway API from their Go modules.
 package manifests
 
 import (
@@ -19,6 +19,11 @@ var Kubeadm string
 //
 //go:embed coredns.yaml
 var CoreDNS string
+
+// Gateway provides Traefik, which implements the Gateway API, and a Gateway.
+//
+//go:embed gateway.yaml
+var Gateway string
 
 // The Deployments of OLM v1 mount these Secrets.
 const olmV1Secrets = `apiVersion: v1

@@ -43,6 +43,8 @@ var mentions = []mention{
 		`\| OLM v1 [^|]*\| ` + number}},
 	{program: "OLM v1", file: "tools/olm-v1.mod", module: "github.com/operator-framework/operator-controller",
 		patterns: []string{`\bv` + number}, only: "docs/olm-v1.md"},
+	{program: "Traefik", file: "tools/traefik.mod", module: "github.com/traefik/traefik/v3", patterns: []string{`(?i:traefik)(?: |:)v?` + number}},
+	{program: "Gateway API", file: "go.mod", module: "sigs.k8s.io/gateway-api", patterns: []string{`Gateway API v?` + number}},
 	{program: "http-echo", file: "tools/http-echo.mod", module: "github.com/hashicorp/http-echo", patterns: []string{
 		`http-echo:v?` + number, `org\.opencontainers\.image\.version=` + number}},
 	{program: "go-httpbin", file: "tools/go-httpbin.mod", module: "github.com/mccutchen/go-httpbin/v2", patterns: []string{`go-httpbin:v?` + number}},
@@ -99,6 +101,15 @@ func TestVersionsOfProgramsMatchModuleFiles(t *testing.T) {
 	}
 	if found < 20 {
 		t.Errorf("found %d versions in %d files, want at least 20", found, len(texts))
+	}
+}
+
+// tools/traefik.mod replaces Lego by a copy, whose source and sum are in tools/lego.mod.
+func TestCopyOfLegoHasTheVersionThatTraefikRequires(t *testing.T) {
+	const lego = "github.com/go-acme/lego/v5"
+	copied, required := repo.PinnedVersion(t, "tools/lego.mod", lego), repo.PinnedVersion(t, "tools/traefik.mod", lego)
+	if copied != required {
+		t.Errorf("tools/lego.mod requires %s %s, want %s as in tools/traefik.mod", lego, copied, required)
 	}
 }
 

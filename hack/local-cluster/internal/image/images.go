@@ -117,8 +117,8 @@ func clusterImages(binDir string) ([]Image, error) {
 	}, nil
 }
 
-// olmV1Images lists the images of OLM v1, which is optional.
-func olmV1Images(binDir string) []Image {
+// OLMV1 lists the images of OLM v1, which is optional.
+func OLMV1(binDir string) []Image {
 	of := func(name string) Image {
 		return Image{
 			Name:   "quay.io/operator-framework/" + name + ":v${OLM_V1_VERSION}",
@@ -127,4 +127,14 @@ func olmV1Images(binDir string) []Image {
 		}
 	}
 	return []Image{of("catalogd"), of("operator-controller")}
+}
+
+// Gateway lists the images of the Gateway, which is optional.
+func Gateway(binDir string) []Image {
+	f, _ := withLibraries(program("/traefik", filepath.Join(binDir, "traefik")))
+	return []Image{{
+		Name:   "docker.io/library/traefik:v${TRAEFIK_VERSION}",
+		Files:  f,
+		Config: v1.Config{Entrypoint: []string{"/traefik"}, User: "65532:65532", WorkingDir: "/"},
+	}}
 }

@@ -28,15 +28,11 @@ func PushAll(ctx context.Context, registry, binDir string) error {
 	if err != nil {
 		return err
 	}
-	return pushAll(ctx, registry, binDir, images)
+	return Push(ctx, registry, binDir, images)
 }
 
-// PushOLMV1 pushes the images of OLM v1.
-func PushOLMV1(ctx context.Context, registry, binDir string) error {
-	return pushAll(ctx, registry, binDir, olmV1Images(binDir))
-}
-
-func pushAll(ctx context.Context, registry, binDir string, images []Image) error {
+// Push pushes images, which contain programs of a directory, to the registry at an address.
+func Push(ctx context.Context, registry, binDir string, images []Image) error {
 	if err := waitForRegistry(ctx, registry); err != nil {
 		return err
 	}

@@ -21,6 +21,7 @@ var variables = map[string]source{
 	"${OLM_VERSION}":        {"olm", "github.com/operator-framework/operator-lifecycle-manager"},
 	"${OLM_V1_VERSION}":     {"catalogd", "github.com/operator-framework/operator-controller"},
 	"${OPM_VERSION}":        {"opm", "github.com/operator-framework/operator-registry"},
+	"${TRAEFIK_VERSION}":    {"traefik", "github.com/traefik/traefik/v3"},
 }
 
 // Expand replaces the variables in a text with the versions of the programs in a directory,

@@ -1,0 +1,50 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/image"
+	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/sandbox"
+	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/state"
+)
+
+// addPart adds an optional part to the running cluster. Each step is idempotent, so an
+// interrupted run can be repeated.
+func (c *cluster) addPart(ctx context.Context, name string, steps func(context.Context) []step) error {
+	process, err := sandbox.Find(c.dir)
+	if err != nil {
+		return err
+	}
+	if process == nil {
+		return errNotRunning
+	}
+	process.Close()
+	unlock, err := c.dir.Lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	ctx, cancel := context.WithTimeoutCause(ctx, upTimeout,
+		fmt.Errorf("%s is not ready after %v; see the pod logs in %s", name, upTimeout, c.dir.Logs()))
+	defer cancel()
+
+	begin := time.Now()
+	if err := c.runSteps(steps(ctx)); err != nil {
+		return err
+	}
+	c.report("✓", "up", time.Since(begin))
+	return nil
+}
+
+// pushPart pushes the images of an optional part.
+func (c *cluster) pushPart(ctx context.Context, images func(binDir string) []image.Image) error {
+	address, err := state.ReadAddress(c.dir.Registry())
+	if err != nil {
+		return err
+	}
+	return image.Push(ctx, address, c.binDir, images(c.binDir))
+}
