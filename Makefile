@@ -103,7 +103,7 @@ lint-words: bin/vale ## Check the words of code, manifests and scripts by the li
 # The layers of `make test`. While those of the second line run, make builds what the third line needs.
 LAYERS_1 := verify lint unit bin/etcd bin/kube-apiserver
 LAYERS_2 := integration bench-check chaos-short
-LAYERS_3 := bundle-check manifests-check monitoring-check cluster-test test-e2e $(if $(LOCAL_CLUSTER),e2e-olm-short cluster-down)
+LAYERS_3 := bundle-check manifests-check monitoring-check cluster-test test-e2e $(if $(LOCAL_CLUSTER),e2e-short cluster-down)
 
 .PHONY: test
 test: ## Run everything that must pass, layer by layer.
@@ -123,7 +123,7 @@ layers: bin/isolation # Make the targets in LAYERS one after the other, with the
 
 .PHONY: test-e2e
 test-e2e: cluster bin/operator-sdk images push prober ## Test the operator on a cluster, installed by OLM.
-	$(E2E) -timeout 30m ./e2e -ginkgo.v
+	$(E2E) -timeout 30m ./e2e -ginkgo.v -ginkgo.label-filter='!gateway'
 
 ##@ Build
 

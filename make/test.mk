@@ -130,13 +130,14 @@ e2e-olm: ## Test every upgrade edge in both OLMs, and every check of the package
 	done # In this order: multiarch-check builds the images again, for every platform.
 	@$(MAKE) --no-print-directory reproducible COLD=1
 
-# `make test` runs one of these, each a target with the labels of its specs. The nightly workflow runs all of e2e-olm.
-OLM_SAMPLES := e2e-olm-v0:upgrade e2e-olm-v0:step-through e2e-olm-v0:monitoring e2e-olm-v1:step-through||!every-edge e2e-olm-v0:modes reproducible
-OLM_SAMPLE ?= $(shell echo $$(($(COMMIT_NUMBER) % $(words $(OLM_SAMPLES)) + 1)))
-SAMPLE = $(subst :, ,$(word $(OLM_SAMPLE),$(OLM_SAMPLES)))
-.PHONY: e2e-olm-short
-e2e-olm-short: export SKIP = scorecard
-e2e-olm-short: ## Test a sixth of e2e-olm, which the commit selects.
+# `make test` runs one of these, each a target with the labels of its specs. The nightly workflow runs all of e2e-olm and e2e-gateway.
+E2E_SAMPLES := e2e-olm-v0:upgrade e2e-olm-v0:step-through e2e-olm-v0:monitoring e2e-olm-v1:step-through||!every-edge e2e-olm-v0:modes reproducible \
+	e2e-gateway
+E2E_SAMPLE ?= $(shell echo $$(($(COMMIT_NUMBER) % $(words $(E2E_SAMPLES)) + 1)))
+SAMPLE = $(subst :, ,$(word $(E2E_SAMPLE),$(E2E_SAMPLES)))
+.PHONY: e2e-short
+e2e-short: export SKIP = scorecard
+e2e-short: ## Test a seventh of e2e-olm and e2e-gateway, which the commit selects.
 	@echo "Commit $(COMMIT) selects: make $(firstword $(SAMPLE)) LABELS='$(word 2,$(SAMPLE))'"
 	@$(MAKE) --no-print-directory $(firstword $(SAMPLE)) LABELS='$(word 2,$(SAMPLE))'
 
@@ -148,6 +149,10 @@ e2e-olm-v1: cluster-olm-v1 test-catalogs ## Test installation, upgrades and remo
 	CATALOG_IMG=$(PUBLISHED)-catalog:published $(E2E) -timeout 40m ./e2e/olmv1 -ginkgo.v -ginkgo.label-filter='$(LABELS)'
 test-catalogs: local-only cluster images push prober prometheus releases # Push the catalogs that those tests install from.
 	CONTAINER_TOOL="$(CONTAINER_TOOL)" OPM_VERSION=$(OPM_VERSION) hack/catalog/test-catalogs.sh
+
+.PHONY: e2e-gateway
+e2e-gateway: local-only cluster-gateway images push ## Test Echoes with a route through a Gateway; the first time, make builds Traefik.
+	$(E2E) -timeout 30m ./e2e -ginkgo.v -ginkgo.label-filter=gateway
 
 .PHONY: multiarch-check
 multiarch-check: IMAGE_PLATFORMS = $(PLATFORMS)

@@ -3,14 +3,12 @@
 package e2e
 
 import (
-	"bufio"
 	"cmp"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -69,24 +67,6 @@ func samples() {
 		Expect(kubectl("-n", namespace, "get", "echo", "voteconfig", "-o", "jsonpath={.status.url}")).To(Equal("http://echo-voteconfig." + namespace + ".svc:8081"))
 		expectAnswer(namespace, "voteconfig", "8081", Equal("[\"Tea\"]\n"))
 	})
-}
-
-// forward forwards a local port to the object's port until the spec ends, and returns the local address.
-func forward(namespace, object, port string) string {
-	GinkgoHelper()
-	command := exec.Command("kubectl", "-n", namespace, "port-forward", object, ":"+port)
-	output, err := command.StdoutPipe()
-	Expect(err).NotTo(HaveOccurred())
-	Expect(command.Start()).To(Succeed())
-	DeferCleanup(func() {
-		Expect(command.Process.Kill()).To(Succeed())
-		_ = command.Wait() // The error of Wait is that of Kill.
-	})
-	line, err := bufio.NewReader(output).ReadString('\n')
-	Expect(err).NotTo(HaveOccurred())
-	address := regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(line)
-	Expect(address).NotTo(BeEmpty(), line)
-	return address
 }
 
 func tutorial() {

@@ -67,6 +67,8 @@ var _ = Describe("The operator", Ordered, ContinueOnFailure, func() {
 	Describe("given pods that are admitted as on OpenShift", Label("openshift"), openShift)
 	Describe("on its metrics endpoint", metrics)
 	Describe("while clients request an Echo", requests)
+	Describe("given a Gateway", Label("gateway"), gatewayRoutes)
+	Describe("through a Gateway", Label("gateway"), gatewayAnswers)
 	Describe("given an Echo that fails", failures)
 	Describe("in steady state", steadyState)
 	Describe("as the leader", failover)
@@ -110,4 +112,5 @@ var (
 	newNamespace = cluster.NewNamespace
 	waitReady    = cluster.WaitReady
 	expectAnswer = cluster.ExpectAnswer
+	forward      = cluster.Forward
 )

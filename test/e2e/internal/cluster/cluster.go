@@ -2,9 +2,12 @@
 package cluster
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
+	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 
 	"github.com/onsi/ginkgo/v2"
@@ -79,6 +82,25 @@ func ExpectAnswer(namespace, echo, port string, matcher types.GomegaMatcher) {
 		}
 		return output, nil
 	}, "20s").Should(matcher, "answer of Service %s/echo-%s", namespace, echo)
+}
+
+// Forward forwards a local port to the object's port until the spec or container that calls it ends,
+// and returns the local address.
+func Forward(namespace, object, port string) string {
+	ginkgo.GinkgoHelper()
+	command := exec.Command("kubectl", "-n", namespace, "port-forward", object, ":"+port) //nolint:gosec // The specs choose the arguments.
+	output, err := command.StdoutPipe()
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	gomega.Expect(command.Start()).To(gomega.Succeed())
+	ginkgo.DeferCleanup(func() {
+		gomega.Expect(command.Process.Kill()).To(gomega.Or(gomega.Succeed(), gomega.MatchError(os.ErrProcessDone)))
+		_ = command.Wait() // The error of Wait is that of Kill.
+	})
+	line, err := bufio.NewReader(output).ReadString('\n')
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	address := regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(line)
+	gomega.Expect(address).NotTo(gomega.BeEmpty(), line)
+	return address
 }
 
 // PrintUpgrades prints the table of the upgrades that a suite tested.
