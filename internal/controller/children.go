@@ -164,6 +164,12 @@ func previouslyReconciled(echo *echov1.Echo, c children.Kind) bool {
 	return observed == echo.Generation || observed > 0 && !c.Optional
 }
 
+// mayBeRecreation reports whether the operator may have created a child of the Echo before, so that
+// repeated creations have to wait. A new Echo has no status, unless the status cannot be written.
+func (r *EchoReconciler) mayBeRecreation(echo *echov1.Echo) bool {
+	return echo.Status.ObservedGeneration > 0 || r.pace.has(unwrittenStatus(echo))
+}
+
 // errStaleEcho reports that the Echo in the cache has since been changed or deleted.
 var errStaleEcho = errors.New("the cache lags behind the Echo")
 
@@ -192,7 +198,7 @@ func (r *EchoReconciler) checkNotNewer(ctx context.Context, echo *echov1.Echo, l
 // create creates the child. If the child exists, it returns the existing object.
 func (r *EchoReconciler) create(ctx context.Context, echo *echov1.Echo, c children.Kind) (created child, existing client.Object, err error) {
 	correction := ""
-	if previouslyReconciled(echo, c) {
+	if r.mayBeRecreation(echo) {
 		correction = recreation
 	}
 	if paused, failure := r.paused(echo, c, correction); paused > 0 {
@@ -215,7 +221,7 @@ func (r *EchoReconciler) create(ctx context.Context, echo *echov1.Echo, c childr
 		return rejected, nil, err
 	}
 	log.FromContext(ctx).Info("Created "+c.Name, "child", object.GetName())
-	if correction != "" && !meta.IsStatusConditionTrue(echo.Status.Conditions, echov1.ConditionDegraded) {
+	if previouslyReconciled(echo, c) && !meta.IsStatusConditionTrue(echo.Status.Conditions, echov1.ConditionDegraded) {
 		r.Metrics.CountCorrection(c.Name)
 	}
 	created, err = r.written(echo, c, object, correction)

@@ -47,6 +47,9 @@ type target struct {
 
 func targetOf(echo *echov1.Echo, kind string) target { return target{echo: echo.UID, kind: kind} }
 
+// unwrittenStatus is the target of failed writes of the status.
+func unwrittenStatus(echo *echov1.Echo) target { return targetOf(echo, "unwritten status") }
+
 // interval is the time until the next write of a target.
 type interval struct {
 	// generation of the Echo for which the last write was. A newer one is written at once.
@@ -69,6 +72,14 @@ func (p *pace) wait(t target, generation int64) (time.Duration, *status.Failure)
 		return 0, nil
 	}
 	return max(0, time.Until(entry.next)), entry.failure
+}
+
+// has reports whether there was a write of the target recently.
+func (p *pace) has(t target) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	entry := p.entries[t]
+	return entry != nil && !entry.idle(time.Now())
 }
 
 // interval returns the time between the last write of a target and the next.
