@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	// Name and Namespace are those of the Gateway.
-	Name      = "public"
+	// Name of the Gateway.
+	Name = "public"
+	// Namespace of the Gateway.
 	Namespace = "gateways"
 
 	// HTTP is the listener that accepts routes of all namespaces.
