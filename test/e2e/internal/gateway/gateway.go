@@ -29,8 +29,7 @@ const (
 	// Example is the listener for the hostnames *.example.com.
 	Example = "example"
 
-	// HTTPRoutes and GatewayClasses are names of CRDs.
-	HTTPRoutes     = "httproutes.gateway.networking.k8s.io"
+	// GatewayClasses is the name of a CRD.
 	GatewayClasses = "gatewayclasses.gateway.networking.k8s.io"
 )
 
