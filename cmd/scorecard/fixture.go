@@ -102,13 +102,14 @@ func lastReady(echo *echov1.Echo) string {
 	return "the Echo has no status: no operator has reconciled it"
 }
 
-// expectedKinds are the kinds of objects that an Echo with several replicas and without a route has:
+// expectedKinds are the kinds of objects that an Echo with several replicas, without a route and without
+// a verification has:
 // its children, and what Kubernetes creates for them.
 var expectedKinds = func() []schema.GroupVersionKind {
 	kinds := []schema.GroupVersionKind{{Group: "apps", Version: "v1", Kind: "ReplicaSet"}, {Version: "v1", Kind: "Pod"}}
 	for _, child := range children.Kinds {
-		if !child.OptionalAPI {
-			kinds = append(kinds, child.Resource.GroupVersion().WithKind(child.Name))
+		if !child.OptionalAPI && !child.Verifier {
+			kinds = append(kinds, child.Resource.GroupVersion().WithKind(child.ObjectKind))
 		}
 	}
 	return kinds
