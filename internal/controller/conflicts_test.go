@@ -79,7 +79,7 @@ var _ = Describe("An object that is not controlled by the Echo", func() {
 		uids := map[string]string{}
 		for _, child := range childrenOf(echo) {
 			Expect(komega.Get(child)()).To(Succeed())
-			uids[fmt.Sprintf("%T", child)] = string(child.GetUID())
+			uids[fmt.Sprintf("%T %s", child, child.GetName())] = string(child.GetUID())
 		}
 		before := podsOf(echo)
 		Expect(admin.Delete(ctx, echo, client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
@@ -91,7 +91,7 @@ var _ = Describe("An object that is not controlled by the Echo", func() {
 		expectReady(restored)
 		for _, child := range childrenOf(echo) {
 			Expect(komega.Get(child)()).To(Succeed())
-			Expect(string(child.GetUID())).To(Equal(uids[fmt.Sprintf("%T", child)]))
+			Expect(string(child.GetUID())).To(Equal(uids[fmt.Sprintf("%T %s", child, child.GetName())]))
 			Expect(metav1.IsControlledBy(child, restored)).To(BeTrue())
 		}
 		Expect(podsOf(restored)).To(Equal(before))
