@@ -24,6 +24,9 @@ const (
 	serverImageVariable = "RELATED_IMAGE_HTTP_ECHO"
 	// verifierImageVariable contains the image of verifiers.
 	verifierImageVariable = "RELATED_IMAGE_VERIFIER"
+	// everyNodeVariable allows verifiers on every node if it is "true". A Subscription of OLM can set
+	// variables, but no flags.
+	everyNodeVariable = "ALLOW_EVERY_NODE_VERIFICATION"
 	// conditionVariable contains the name of the OperatorCondition that makes OLM v0 wait with
 	// an upgrade. OLM v0 sets it. OLM v1 has no OperatorConditions and does not set it.
 	conditionVariable = "OPERATOR_CONDITION_NAME"
@@ -70,7 +73,7 @@ func parseSettings(args []string, getenv func(string) string) (settings, error) 
 	flags.IntVar(&s.maxConcurrentReconciles, "max-concurrent-reconciles", 8,
 		"maximum `number` of Echoes reconciled concurrently, at least 1")
 	flags.BoolVar(&s.allowEveryNode, "allow-every-node-verification", false,
-		"allow Echoes that are verified by a pod on every node")
+		"allow Echoes that are verified by a pod on every node; "+everyNodeVariable+"=true allows them, too")
 	s.log.BindFlags(flags)
 
 	// Package flag would print the usage of every flag after an invalid flag.
@@ -103,6 +106,13 @@ func parseSettings(args []string, getenv func(string) string) (settings, error) 
 		if image.value == "" || strings.ContainsFunc(image.value, unicode.IsSpace) {
 			return s, fmt.Errorf("%s is %q: it must be %s", image.variable, image.value, image.description)
 		}
+	}
+	switch value := getenv(everyNodeVariable); value {
+	case "true":
+		s.allowEveryNode = true
+	case "", "false":
+	default:
+		return s, fmt.Errorf("%s is %q: it must be true, false or empty", everyNodeVariable, value)
 	}
 	s.ownNamespace = getenv(ownNamespaceVariable)
 	if name := getenv(conditionVariable); name != "" {

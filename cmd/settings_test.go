@@ -33,7 +33,16 @@ func TestParseSettingsReadsFlagsAndEnvironment(t *testing.T) {
 		t.Errorf("settings = %+v, want the values of the flags and of the images' variables", s)
 	}
 	if s, err = parseSettings(nil, env(image, verifierImage)); err != nil || s.allowEveryNode {
-		t.Errorf("without flags: verification from every node is allowed: %t, %v, want false", s.allowEveryNode, err)
+		t.Errorf("without flags and variables: verification from every node is allowed: %t, %v, want false", s.allowEveryNode, err)
+	}
+}
+
+func TestVerificationFromEveryNodeIsAllowedByAVariable(t *testing.T) {
+	for value, want := range map[string]bool{"": false, "false": false, "true": true} {
+		s, err := parseSettings(nil, env(image, verifierImage, "ALLOW_EVERY_NODE_VERIFICATION="+value))
+		if err != nil || s.allowEveryNode != want {
+			t.Errorf("ALLOW_EVERY_NODE_VERIFICATION=%q: allowed = %t, %v, want %t", value, s.allowEveryNode, err, want)
+		}
 	}
 }
 
@@ -70,6 +79,7 @@ func TestInvalidSettingIsReportedInOneLineWithTheAllowedValues(t *testing.T) {
 		"empty image":      {nil, nil, []string{`RELATED_IMAGE_HTTP_ECHO is ""`, "ghcr.io/"}},
 		"blank image":      {nil, []string{"RELATED_IMAGE_HTTP_ECHO= "}, []string{`RELATED_IMAGE_HTTP_ECHO is " "`}},
 		"no verifier":      {nil, []string{image}, []string{`RELATED_IMAGE_VERIFIER is ""`, "ghcr.io/"}},
+		"not a boolean":    {nil, []string{image, verifierImage, "ALLOW_EVERY_NODE_VERIFICATION=1"}, []string{"ALLOW_EVERY_NODE_VERIFICATION", "true, false"}},
 		"bad namespace":    {nil, []string{image, verifierImage, "WATCH_NAMESPACE=a,B"}, []string{"WATCH_NAMESPACE", `"B"`, "commas"}},
 		"empty namespace":  {nil, []string{image, verifierImage, "WATCH_NAMESPACE=a,,b"}, []string{"WATCH_NAMESPACE", `""`}},
 		"no own namespace": {nil, []string{image, verifierImage, "OPERATOR_CONDITION_NAME=c"}, []string{"POD_NAMESPACE", "OPERATOR_CONDITION_NAME"}},

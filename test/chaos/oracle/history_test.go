@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
-	"github.com/kkloud-io/echo-operator/internal/testing/controlplane"
 	"github.com/kkloud-io/echo-operator/test/chaos/kinds"
 )
 
@@ -55,8 +54,8 @@ func ready(echo *echov1.Echo) *echov1.Echo {
 
 // newDeployment returns the Deployment of the Echo before its rollout.
 func newDeployment(echo *echov1.Echo, uid types.UID) *appsv1.Deployment {
-	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: kinds.ChildName(echo.Name), UID: uid, Generation: echo.Generation}}
-	kinds.ByName("Deployment").Mutate(d, echo, controlplane.ServerImage)
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: kinds.ServerName(echo.Name), UID: uid, Generation: echo.Generation}}
+	kinds.ByName("Deployment").Mutate(d, echo, kinds.Inputs())
 	return d
 }
 

@@ -22,7 +22,7 @@ type Creations map[string]int
 
 // Allow allows one more creation of a child of the Echo.
 func (c Creations) Allow(kind children.Kind, echo string) {
-	c[childKey(kind.Name, kinds.ChildName(echo))]++
+	c[childKey(kind.Name, kinds.ChildName(kind, echo))]++
 }
 
 // CheckCreations finds children that were created more often than the operations ask for. It does

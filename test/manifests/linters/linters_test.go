@@ -215,7 +215,7 @@ func sample(t *testing.T, file, image string) set {
 	if err := yaml.UnmarshalStrict(repo.Read(t, file), echo); err != nil {
 		t.Fatal(err)
 	}
-	return echoSet(t, "sample-"+echo.Name, func(kind children.Kind, object client.Object) { kind.Mutate(object, echo, image) })
+	return echoSet(t, "sample-"+echo.Name, func(kind children.Kind, object client.Object) { kind.Mutate(object, echo, children.Inputs{ServerImage: image}) })
 }
 
 // echoSet returns the children of one Echo. fill sets the fields of a child.
@@ -227,13 +227,13 @@ func echoSet(t *testing.T, name string, fill func(children.Kind, client.Object))
 		object := kind.New().(client.Object)
 		fill(kind, object)
 		objects[kind.Name] = object
-		if deployment, ok := object.(*appsv1.Deployment); ok {
+		if deployment, ok := object.(*appsv1.Deployment); ok && !kind.Verifier {
 			echo.Name, echo.Spec.Replicas = deployment.Labels[children.EchoLabel], *deployment.Spec.Replicas
 		}
 	}
 	for _, kind := range children.Kinds {
 		if object := objects[kind.Name]; kind.Wanted(echo) {
-			object.SetName(children.Name(echo))
+			object.SetName(kind.ChildName(echo))
 			object.SetNamespace("op-demo")
 			s.objects = append(s.objects, object)
 		}
