@@ -173,7 +173,7 @@ var Kinds = []Kind{
 
 func always(*echov1.Echo) bool { return true }
 
-// verifierAnswerFields are the fields of a verifier that determine what its verdict is about.
+// verifierAnswerFields are the fields of a verifier that determine what its result is about.
 var verifierAnswerFields = func() []string {
 	fields := []string{"spec.selector"}
 	for _, label := range []string{EchoLabel, VerifiesLabel, AnswerLabel} {

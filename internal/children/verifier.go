@@ -25,7 +25,7 @@ import (
 const VerifiesLabel = "kkloud.io/verifies"
 
 // AnswerLabel identifies, on the pods of a verifier, the answer that they expect and the server that
-// should give it. So the verdict of a pod is about the newest spec exactly if the label has the value
+// should give it. So the result of a pod is about the newest spec exactly if the label has the value
 // that the pod template of the verifier has.
 const AnswerLabel = "kkloud.io/answer"
 
@@ -61,7 +61,7 @@ func VerifierSelector(echo *echov1.Echo) labels.Set {
 }
 
 // VerifierDeployment mutates the verifier of an Echo that is verified by one pod. Two pods would not
-// be more reliable: a rollout replaces the pod, so that at most one verdict exists.
+// be more reliable: a rollout replaces the pod, so that at most one result exists.
 func VerifierDeployment(deployment *appsv1.Deployment, echo *echov1.Echo, in Inputs) {
 	setMeta(deployment, echo, verifierComponent)
 	spec := &deployment.Spec
@@ -148,7 +148,7 @@ func layers(echo *echov1.Echo) []layer {
 func (l layer) portName() string { return verifierPrefix + l.name }
 
 const (
-	// readinessSeconds is the time in which the kubelet reads the verdict once.
+	// readinessSeconds is the time in which the kubelet reads the result once.
 	readinessSeconds int32 = 2
 	// probeTimeoutSeconds is how long it waits for it, on a node without free CPU time.
 	probeTimeoutSeconds int32 = 5
@@ -166,13 +166,13 @@ func mutateVerifierContainer(container *corev1.Container, l layer, echo *echov1.
 	mutateContainerSecurity(ensure(&container.SecurityContext))
 	container.LivenessProbe = nil
 	mutateProbe(ensure(&container.StartupProbe), "/startz", l.portName(), 1)
-	container.StartupProbe.FailureThreshold = patienceSeconds(echo.Spec.Verify) + startSeconds
+	container.StartupProbe.FailureThreshold = decisionSeconds(echo.Spec.Verify) + startSeconds
 	mutateProbe(ensure(&container.ReadinessProbe), "/readyz", l.portName(), readinessSeconds)
 	container.ReadinessProbe.FailureThreshold = 1
 	container.StartupProbe.TimeoutSeconds, container.ReadinessProbe.TimeoutSeconds = probeTimeoutSeconds, probeTimeoutSeconds
 }
 
-// startSeconds is how much longer than its rounds a verifier may take until it has a verdict.
+// startSeconds is how much longer than its rounds a verifier may take until it has a result.
 const startSeconds = 60
 
 // args returns the flags of the verifier. They never contain the message.
@@ -244,24 +244,24 @@ func answerHash(echo *echov1.Echo, in Inputs) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// verdictWindow is the number of rounds that the verdict of a verifier remembers.
-const verdictWindow = 10
+// resultWindow is the number of rounds that the result of a verifier remembers.
+const resultWindow = 10
 
-// PatienceSeconds returns how long a verifier may take for a verdict, in seconds: from its start, or,
+// DecisionSeconds returns how long a verifier may take for a result, in seconds: from its start, or,
 // for a verifier that received the answers of an earlier spec during a rollout, from the end of the
 // rollout.
-func PatienceSeconds(verify *echov1.Verify, sawRollout bool) int64 {
+func DecisionSeconds(verify *echov1.Verify, sawRollout bool) int64 {
 	if sawRollout {
-		rounds := max(verify.FailureThreshold, verdictWindow)
+		rounds := max(verify.FailureThreshold, resultWindow)
 		return int64(seconds(verify, rounds) + settleSeconds)
 	}
-	return int64(patienceSeconds(verify))
+	return int64(decisionSeconds(verify))
 }
 
-// settleSeconds is how long the kubelet may take to report a verdict.
+// settleSeconds is how long the kubelet may take to report a result.
 const settleSeconds = 5
 
-func patienceSeconds(verify *echov1.Verify) int32 {
+func decisionSeconds(verify *echov1.Verify) int32 {
 	if verify == nil {
 		return settleSeconds
 	}

@@ -125,7 +125,7 @@ func TestClusterIPsAreAddresses(t *testing.T) {
 	}
 }
 
-// A verdict about an earlier answer or an earlier server must not count for the newest.
+// A result about an earlier answer or an earlier server must not count for the newest.
 func TestAnswerLabelChangesWithTheAnswerAndTheServer(t *testing.T) {
 	label := func(in Inputs, edits ...func(*echov1.Echo)) string {
 		deployment := desiredState(newEcho()).verifier()
@@ -162,7 +162,7 @@ func TestAnswerLabelChangesWithTheAnswerAndTheServer(t *testing.T) {
 	}
 }
 
-func TestPatienceCoversTheRoundsOfAVerdict(t *testing.T) {
+func TestDecisionSecondsCoverTheRounds(t *testing.T) {
 	for _, test := range []struct {
 		verify     *echov1.Verify
 		sawRollout bool
@@ -173,12 +173,12 @@ func TestPatienceCoversTheRoundsOfAVerdict(t *testing.T) {
 		{&echov1.Verify{PeriodSeconds: 1, TimeoutSeconds: 1, FailureThreshold: 1}, false, 8},
 		{&echov1.Verify{PeriodSeconds: 300, TimeoutSeconds: 60, FailureThreshold: 10}, true, 10*391 + 5},
 	} {
-		if got := PatienceSeconds(test.verify, test.sawRollout); got != test.want {
-			t.Errorf("PatienceSeconds(%+v, %t) = %d, want %d", test.verify, test.sawRollout, got, test.want)
+		if got := DecisionSeconds(test.verify, test.sawRollout); got != test.want {
+			t.Errorf("DecisionSeconds(%+v, %t) = %d, want %d", test.verify, test.sawRollout, got, test.want)
 		}
 	}
 	pod := desiredState(newEcho(withVerify)).verifier().Spec.Template.Spec
-	if got := pod.Containers[0].StartupProbe.FailureThreshold; int64(got) <= PatienceSeconds(newEcho(withVerify).Spec.Verify, false) {
-		t.Errorf("the kubelet restarts a verifier after %d s, before it has a verdict", got)
+	if got := pod.Containers[0].StartupProbe.FailureThreshold; int64(got) <= DecisionSeconds(newEcho(withVerify).Spec.Verify, false) {
+		t.Errorf("the kubelet restarts a verifier after %d s, before it has a result", got)
 	}
 }

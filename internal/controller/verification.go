@@ -12,7 +12,7 @@ import (
 )
 
 // canVerify reports whether the verifier may be written: the newest spec is rolled out, so that every
-// verdict of the newest verifier is about it.
+// result of the newest verifier is about it.
 func canVerify(echo *echov1.Echo, observed status.Observation, in children.Inputs) bool {
 	return len(children.ClusterIPs(in)) > 0 && status.IsRolledOut(echo, observed)
 }

@@ -45,8 +45,8 @@ const (
 	notRunning  = "VerifierNotRunning"
 )
 
-// setVerdict reports a layer of the Echo's verifiers on a node as verified or not, as its kubelet does.
-func setVerdict(echo *echov1.Echo, node, layer string, verified bool) {
+// setResult reports a layer of the Echo's verifiers on a node as verified or not, as its kubelet does.
+func setResult(echo *echov1.Echo, node, layer string, verified bool) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		var pods corev1.PodList
@@ -123,7 +123,7 @@ var _ = Describe("The verification of an Echo", func() {
 		startOperator()
 		echo := createEcho(namespace, "hello", verified)
 		expectVerified(echo, isVerified, isReady, notDegraded)
-		setVerdict(echo, "node-a", "service", false)
+		setResult(echo, "node-a", "service", false)
 		expectVerified(echo, notVerified, notVerified, "True VerificationFailed")
 		Expect(message(echo, echov1.ConditionVerified)).To(Equal("service fails on node node-a"))
 		Expect(message(echo, echov1.ConditionReady)).To(Equal("service fails on node node-a"))
@@ -133,7 +133,7 @@ var _ = Describe("The verification of an Echo", func() {
 		since := auditMark()
 		Consistently(func() []string { return requestsSince(since) }).Should(BeEmpty())
 
-		setVerdict(echo, "node-a", "service", true)
+		setResult(echo, "node-a", "service", true)
 		expectVerified(echo, isVerified, isReady, notDegraded)
 	})
 
@@ -190,11 +190,11 @@ var _ = Describe("The verification of an Echo", func() {
 		stop = startChangedOperator(allowEveryNode(true), client.ObjectKey{})
 		expectVerified(echo, isVerified, isReady, notDegraded)
 		Expect(komega.Object(verifierSetOf(echo))()).To(HaveField("Status.NumberReady", BeEquivalentTo(len(controlplane.Nodes))))
-		time.Sleep(time.Duration(children.PatienceSeconds(echo.Spec.Verify, false)) * time.Second)
-		setVerdict(echo, "node-b", "dns", false)
+		time.Sleep(time.Duration(children.DecisionSeconds(echo.Spec.Verify, false)) * time.Second)
+		setResult(echo, "node-b", "dns", false)
 		expectVerified(echo, notVerified, notVerified, "True VerificationFailed")
 		Expect(message(echo, echov1.ConditionVerified)).To(Equal("dns fails on 1 of 2 nodes: node-b"))
-		setVerdict(echo, "node-b", "dns", true)
+		setResult(echo, "node-b", "dns", true)
 		expectVerified(echo, isVerified, isReady, notDegraded)
 		stop()
 

@@ -30,9 +30,9 @@ func RolloutInFlight(status echov1.EchoStatus) bool {
 // Recheck returns the number of seconds after which the status, which was computed from the
 // observation, may be outdated although no object has changed, or 0 if it remains accurate.
 func Recheck(echo *echov1.Echo, observed Observation, status echov1.EchoStatus) int64 {
-	rollout, verdict := rolloutRecheck(observed, status), verdictRecheck(echo, observed)
-	if rollout == 0 || verdict > 0 && verdict < rollout {
-		return verdict
+	rollout, result := rolloutRecheck(observed, status), verificationRecheck(echo, observed)
+	if rollout == 0 || result > 0 && result < rollout {
+		return result
 	}
 	return rollout
 }

@@ -107,7 +107,7 @@ func verifiedCondition(echo *echov1.Echo, observed Observation) metav1.Condition
 	if failure := verifierFailure(observed, state); failure != nil {
 		return unknown(echov1.ReasonVerifierNotRunning, "%s", failure.Message)
 	}
-	return unknown(echov1.ReasonVerifying, "Not every verifier of the newest spec has a verdict yet")
+	return unknown(echov1.ReasonVerifying, "Not every verifier of the newest spec has a result yet")
 }
 
 // verifierFailure returns what prevents a verifier from running, or nil.
@@ -157,7 +157,7 @@ func isFailing(container corev1.ContainerStatus) bool {
 }
 
 // failingLayers returns the nodes on which each layer fails, and the time, in seconds, of the next
-// verdict that does not count yet, or 0.
+// result that does not count yet, or 0.
 func failingLayers(echo *echov1.Echo, observed Observation) (failing map[string][]string, next int64) {
 	failing = map[string][]string{}
 	for _, pod := range verifierPods(observed) {
@@ -165,7 +165,7 @@ func failingLayers(echo *echov1.Echo, observed Observation) (failing map[string]
 			if !isFailing(container) {
 				continue
 			}
-			if at := verdictTime(echo, observed.Deployment, container); at > observed.Now.Unix() {
+			if at := resultTime(echo, observed.Deployment, container); at > observed.Now.Unix() {
 				if next == 0 || at < next {
 					next = at
 				}
@@ -177,20 +177,20 @@ func failingLayers(echo *echov1.Echo, observed Observation) (failing map[string]
 	return failing, next
 }
 
-// verdictTime returns the time, in seconds, from which the verdict of a container counts. A container
+// resultTime returns the time, in seconds, from which the result of a container counts. A container
 // is not ready for a moment after it has started, and while it remembers the answers of an earlier
 // spec that it received during a rollout.
-func verdictTime(echo *echov1.Echo, deployment *appsv1.Deployment, container corev1.ContainerStatus) int64 {
+func resultTime(echo *echov1.Echo, deployment *appsv1.Deployment, container corev1.ContainerStatus) int64 {
 	var started, rolledOut int64
 	if running := container.State.Running; running != nil {
 		started = running.StartedAt.Unix()
 	}
-	at := started + children.PatienceSeconds(echo.Spec.Verify, false)
+	at := started + children.DecisionSeconds(echo.Spec.Verify, false)
 	if c := deploymentCondition(deployment, appsv1.DeploymentProgressing); c != nil && c.Reason == newReplicaSetAvailable {
 		rolledOut = c.LastUpdateTime.Unix()
 	}
 	if started < rolledOut {
-		at = max(at, rolledOut+children.PatienceSeconds(echo.Spec.Verify, true))
+		at = max(at, rolledOut+children.DecisionSeconds(echo.Spec.Verify, true))
 	}
 	return at
 }
@@ -231,8 +231,8 @@ func wasReady(echo *echov1.Echo) bool {
 	return ready != nil && ready.Status == metav1.ConditionTrue && ready.ObservedGeneration == echo.Generation
 }
 
-// verdictRecheck returns the number of seconds until a verdict counts, or 0.
-func verdictRecheck(echo *echov1.Echo, observed Observation) int64 {
+// verificationRecheck returns the number of seconds until a result counts, or 0.
+func verificationRecheck(echo *echov1.Echo, observed Observation) int64 {
 	if echo.DeletionTimestamp != nil || !NeedsVerifierPods(observed) {
 		return 0
 	}

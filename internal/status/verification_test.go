@@ -14,7 +14,7 @@ import (
 	"github.com/kkloud-io/echo-operator/internal/children"
 )
 
-// withVerify adds a verification. A verdict counts patience seconds after the start of a container.
+// withVerify adds a verification. A result counts decision seconds after the start of a container.
 func withVerify(echo *echov1.Echo) *echov1.Echo {
 	echo.Spec.Verify = &echov1.Verify{From: echov1.VerifyFromCluster, PeriodSeconds: 10, TimeoutSeconds: 2, FailureThreshold: 3}
 	return echo
@@ -22,7 +22,7 @@ func withVerify(echo *echov1.Echo) *echov1.Echo {
 
 const (
 	newAnswer          = "0123456789abcdef"
-	patience     int64 = 47
+	decision     int64 = 47
 	afterRollout int64 = 145
 )
 
@@ -102,9 +102,9 @@ var verificationTests = map[string]struct {
 		"False VerificationFailed", "service fails on node a", 0},
 	"two layers fail": {Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", 900, "service", "route"))},
 		"False VerificationFailed", "route fails on node a; service fails on node a", 0},
-	"started a moment ago": {Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", patience-1, "service"))},
+	"started a moment ago": {Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", decision-1, "service"))},
 		"Unknown Verifying", "", 1},
-	"started long enough ago": {Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", patience, "service"))},
+	"started long enough ago": {Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", decision, "service"))},
 		"False VerificationFailed", "", 0},
 	"a pod that expects an earlier answer fails": {Verification{Deployment: verifierDeployment(1, 0, 0), Pods: pods(changed(verifierPod("a", 900, "service"), earlierAnswer))},
 		"Unknown Verifying", "", 0},
@@ -182,8 +182,8 @@ func TestVerifierThatSawARolloutHasTimeToForgetIt(t *testing.T) {
 	}{
 		{started: 900, rolledOut: afterRollout - 1, want: "Unknown Verifying", recheck: 1},
 		{started: 900, rolledOut: afterRollout, want: "False VerificationFailed"},
-		{started: patience, rolledOut: patience, want: "False VerificationFailed"},
-		{started: 10, rolledOut: 900, want: "Unknown Verifying", recheck: patience - 10},
+		{started: decision, rolledOut: decision, want: "False VerificationFailed"},
+		{started: 10, rolledOut: 900, want: "Unknown Verifying", recheck: decision - 10},
 	} {
 		server := deployment(2, 2, 2, 2)
 		server.Status.Conditions[0].LastUpdateTime = metav1.Unix(now.Unix()-test.rolledOut, 0)
