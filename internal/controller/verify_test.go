@@ -137,6 +137,22 @@ var _ = Describe("The verification of an Echo", func() {
 		expectVerified(echo, isVerified, isReady, notDegraded)
 	})
 
+	It("writes the verifier only after the rollout of the newest spec", func() {
+		startOperator()
+		neverReady := func(s *echov1.EchoSpec) { s.Image, s.Message = controlplane.NeverReady, "newer" }
+		starting := createEcho(namespace, "starting", verified, neverReady)
+		echo := createEcho(namespace, "hello", verified)
+		expectVerified(echo, isVerified, isReady, notDegraded)
+		verifier := verifierOf(echo)
+		Expect(komega.Get(verifier)()).To(Succeed())
+		edit(echo, neverReady)
+		for _, e := range []*echov1.Echo{starting, echo} {
+			expectVerified(e, "Unknown RollingOut", "False RollingOut", notDegraded)
+		}
+		Consistently(komega.Object(verifierOf(echo))).Should(HaveField("Generation", verifier.Generation))
+		Expect(komega.Get(verifierOf(starting))()).To(MatchError(ContainSubstring("not found")))
+	})
+
 	DescribeTable("is Unknown with the cluster's message while the verifier does not run",
 		func(image, text string) {
 			startChangedOperator(func(r *EchoReconciler) { r.VerifierImage = image }, client.ObjectKey{})
