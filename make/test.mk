@@ -51,11 +51,12 @@ CHAOS = go -C test run ./chaos -root $(CURDIR)
 .PHONY: chaos chaos-short chaos-mutants
 chaos: build bin/kube-apiserver bin/etcd ## Run the fault campaign: every suite, and 2,000 random schedules; two hours.
 	$(CHAOS) -report $(BIN)/chaos.json $(if $(SEED),-suite schedules -runs 1 -seed $(SEED),-runs $(or $(RUNS),2000) -suite "$(SUITE)" -scenario "$(SCENARIO)")
-# MUTANTS selects a sample of the mutants; 0 selects all.
+# SAMPLE selects half of the short form, and MUTANTS some of the mutants; 0 selects all. The nightly workflow runs all of the long form.
+SAMPLE ?= $(COMMIT_NUMBER)
 MUTANTS ?= $(COMMIT_NUMBER)
-chaos-short: build bin/kube-apiserver bin/etcd ## Run a short form of the campaign, and a sample of its mutation tests.
-	$(CHAOS) -short
-	@echo "Commit $(COMMIT) selects: make chaos-short MUTANTS=$(MUTANTS)"
+chaos-short: build bin/kube-apiserver bin/etcd ## Run half of the short form of the campaign, and a sample of its mutation tests; the commit selects both.
+	@echo "Commit $(COMMIT) selects: make chaos-short SAMPLE=$(SAMPLE) MUTANTS=$(MUTANTS)"
+	$(CHAOS) -short -sample $(SAMPLE)
 	$(CHAOS) -short -mutants -seed $(MUTANTS)
 chaos-mutants: build bin/kube-apiserver bin/etcd ## Run all mutation tests: which suite detects which mutant; an hour and a half.
 	$(CHAOS) -mutants -report $(BIN)/chaos-mutants.json -suite "$(SUITE)" -scenario "$(SCENARIO)"
@@ -134,12 +135,12 @@ e2e-olm: ## Test every upgrade edge in both OLMs, and every check of the package
 E2E_SAMPLES := e2e-olm-v0:upgrade e2e-olm-v0:step-through e2e-olm-v0:monitoring e2e-olm-v1:step-through||!every-edge e2e-olm-v0:modes reproducible \
 	e2e-gateway
 E2E_SAMPLE ?= $(shell echo $$(($(COMMIT_NUMBER) % $(words $(E2E_SAMPLES)) + 1)))
-SAMPLE = $(subst :, ,$(word $(E2E_SAMPLE),$(E2E_SAMPLES)))
+SAMPLED_TARGET = $(subst :, ,$(word $(E2E_SAMPLE),$(E2E_SAMPLES)))
 .PHONY: e2e-short
 e2e-short: export SKIP = scorecard
 e2e-short: ## Test a seventh of e2e-olm and e2e-gateway, which the commit selects.
-	@echo "Commit $(COMMIT) selects: make $(firstword $(SAMPLE)) LABELS='$(word 2,$(SAMPLE))'"
-	@$(MAKE) --no-print-directory $(firstword $(SAMPLE)) LABELS='$(word 2,$(SAMPLE))'
+	@echo "Commit $(COMMIT) selects: make $(firstword $(SAMPLED_TARGET)) LABELS='$(word 2,$(SAMPLED_TARGET))'"
+	@$(MAKE) --no-print-directory $(firstword $(SAMPLED_TARGET)) LABELS='$(word 2,$(SAMPLED_TARGET))'
 
 LABELS ?=
 .PHONY: e2e-olm-v0 e2e-olm-v1 test-catalogs

@@ -92,33 +92,8 @@ var _ = Describe("The status", func() {
 	})
 
 	DescribeTable("reports an admission policy that rejects a change", func(reason metav1.StatusReason) {
-		policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
-			ObjectMeta: metav1.ObjectMeta{Name: namespace},
-			Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-				FailurePolicy: ptr.To(admissionregistrationv1.Fail),
-				MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
-					RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-						Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
-						Rule:       admissionregistrationv1.Rule{APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"deployments"}},
-					},
-				}}},
-				Validations: []admissionregistrationv1.Validation{{
-					Expression: "object.metadata.namespace != '" + namespace + "' || object.spec.replicas < 3", Message: "two are enough",
-					Reason: &reason,
-				}},
-			},
-		}
-		Expect(admin.Create(ctx, policy)).To(Succeed())
-		binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: namespace},
-			Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-				PolicyName: namespace, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}},
-		}
-		Expect(admin.Create(ctx, binding)).To(Succeed())
-		DeferCleanup(func() {
-			Expect(client.IgnoreNotFound(admin.Delete(ctx, binding))).To(Succeed())
-			Expect(admin.Delete(ctx, policy)).To(Succeed())
-		})
+		validate(namespace, admissionregistrationv1.Rule{APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"deployments"}},
+			admissionregistrationv1.Validation{Expression: "object.spec.replicas < 3", Message: "two are enough", Reason: &reason})
 		echo := createEcho(namespace, "hello", twoPods)
 		expectReady(echo)
 		Eventually(func(g Gomega) { // The policy takes effect after a moment.
@@ -133,6 +108,36 @@ var _ = Describe("The status", func() {
 		Entry("as RequestEntityTooLarge", metav1.StatusReasonRequestEntityTooLarge),
 	)
 })
+
+// validate has an admission policy validate writes of a resource in the namespace.
+func validate(namespace string, rule admissionregistrationv1.Rule, validation admissionregistrationv1.Validation) {
+	GinkgoHelper()
+	operations := []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: namespace},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+			FailurePolicy: ptr.To(admissionregistrationv1.Fail),
+			MatchConstraints: &admissionregistrationv1.MatchResources{
+				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
+				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+					RuleWithOperations: admissionregistrationv1.RuleWithOperations{Operations: operations, Rule: rule},
+				}},
+			},
+			Validations: []admissionregistrationv1.Validation{validation},
+		},
+	}
+	Expect(admin.Create(ctx, policy)).To(Succeed())
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: namespace},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: namespace, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}},
+	}
+	Expect(admin.Create(ctx, binding)).To(Succeed())
+	DeferCleanup(func() {
+		Expect(admin.Delete(ctx, binding)).To(Succeed())
+		Expect(admin.Delete(ctx, policy)).To(Succeed())
+	})
+}
 
 // exhaustQuota creates a quota that allows no objects of the resource in the namespace.
 func exhaustQuota(namespace string, name corev1.ResourceName) *corev1.ResourceQuota {

@@ -42,10 +42,23 @@ type Options struct {
 	Runs, Seed uint64
 	// Short selects fewer and shorter scenarios.
 	Short bool
+	// Sample selects every second scenario of the suites that are not separate: the odd or the even
+	// ones. 0 selects all.
+	Sample uint64
 	// Workers is the number of scenarios that run at the same time.
 	Workers int
 	// StopAtFailure ends a suite at its first failure, without printing the failure.
 	StopAtFailure bool
+}
+
+// sample returns every second scenario. 0 selects all.
+func sample(scenarios []Scenario, number uint64) (chosen []Scenario) {
+	for i, scenario := range scenarios {
+		if number == 0 || (uint64(i)+number)%2 == 0 {
+			chosen = append(chosen, scenario)
+		}
+	}
+	return chosen
 }
 
 // progressInterval is how often the progress of a suite is printed.
@@ -76,6 +89,9 @@ func (h *Harness) Run(ctx context.Context, suites []Suite, o Options, program st
 			return nil, err
 		}
 		scenarios = slices.DeleteFunc(scenarios, func(s Scenario) bool { return !strings.Contains(s.Name, o.Scenario) })
+		if !suite.Separate {
+			scenarios = sample(scenarios, o.Sample)
+		}
 		run := &suiteRun{suite: suite, scenarios: scenarios, result: SuiteResult{Suite: suite.Name, Faults: map[string]int{}, Times: map[string]float64{}}}
 		run.ctx, run.stop = context.WithCancel(ctx)
 		defer run.stop()

@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	// Name and Namespace are those of the Gateway.
-	Name      = "public"
+	// Name of the Gateway.
+	Name = "public"
+	// Namespace of the Gateway.
 	Namespace = "gateways"
 
 	// HTTP is the listener that accepts routes of all namespaces.
@@ -28,8 +29,7 @@ const (
 	// Example is the listener for the hostnames *.example.com.
 	Example = "example"
 
-	// HTTPRoutes and GatewayClasses are names of CRDs.
-	HTTPRoutes     = "httproutes.gateway.networking.k8s.io"
+	// GatewayClasses is the name of a CRD.
 	GatewayClasses = "gatewayclasses.gateway.networking.k8s.io"
 )
 
