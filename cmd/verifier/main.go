@@ -1,5 +1,5 @@
 // The verifier requests the answer of one Echo on one layer until it receives SIGTERM. The kubelet
-// reads the verdict from its readiness probe.
+// reads the result from its readiness probe.
 package main
 
 import (

@@ -12,14 +12,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Runner repeats rounds, and serves their verdict to the kubelet and their metrics to Prometheus.
+// Runner repeats rounds, and serves their state to the kubelet and their metrics to Prometheus.
 type Runner struct {
-	target  *Target
-	period  time.Duration
-	verdict Verdict
-	log     *slog.Logger
+	target *Target
+	period time.Duration
+	state  State
+	log    *slog.Logger
 
-	// The kubelet's probes read the verdict while a round runs.
+	// The kubelet's probes read the state while a round runs.
 	known, verified atomic.Bool
 
 	registry    *prometheus.Registry
@@ -51,7 +51,7 @@ func NewRunner(target *Target, period time.Duration, threshold int, log *slog.Lo
 		requests.WithLabelValues(string(target.Layer), string(result))
 	}
 	return &Runner{
-		target: target, period: period, verdict: Verdict{Threshold: threshold}, log: log, registry: registry,
+		target: target, period: period, state: State{Threshold: threshold}, log: log, registry: registry,
 		requests:    requests.MustCurryWith(prometheus.Labels{"layer": string(target.Layer)}),
 		duration:    duration.WithLabelValues(string(target.Layer)),
 		lastSuccess: lastSuccess.WithLabelValues(string(target.Layer)),
@@ -86,12 +86,12 @@ func (r *Runner) round(ctx context.Context) {
 	if result == OK {
 		r.lastSuccess.SetToCurrentTime()
 	}
-	changed := r.verdict.Add(result)
-	r.verified.Store(r.verdict.Verified())
-	r.known.Store(r.verdict.Known())
+	changed := r.state.Add(result)
+	r.verified.Store(r.state.Verified())
+	r.known.Store(r.state.Known())
 	log := r.log.With("layer", r.target.Layer, "result", result, "duration", took.Round(time.Microsecond).String())
 	switch {
-	case changed && r.verdict.Verified():
+	case changed && r.state.Verified():
 		log.Info("verified the answer")
 	case changed:
 		log.Warn("could not verify the answer", "url", r.target.URL.Redacted())
@@ -100,7 +100,10 @@ func (r *Runner) round(ctx context.Context) {
 	}
 }
 
-// Handler serves the probes /startz, which succeeds as soon as there is a verdict, and /readyz,
+// Metrics returns the metrics of the rounds.
+func (r *Runner) Metrics() prometheus.Gatherer { return r.registry }
+
+// Handler serves the probes /startz, which succeeds as soon as the state is known, and /readyz,
 // which succeeds if the answer is verified, and /metrics.
 func (r *Runner) Handler() http.Handler {
 	mux := http.NewServeMux()

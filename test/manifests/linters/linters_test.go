@@ -215,7 +215,9 @@ func sample(t *testing.T, file, image string) set {
 	if err := yaml.UnmarshalStrict(repo.Read(t, file), echo); err != nil {
 		t.Fatal(err)
 	}
-	return echoSet(t, "sample-"+echo.Name, func(kind children.Kind, object client.Object) { kind.Mutate(object, echo, children.Inputs{ServerImage: image}) })
+	return echoSet(t, "sample-"+echo.Name, func(kind children.Kind, object client.Object) {
+		kind.Mutate(object, echo, children.Inputs{ServerImage: image})
+	})
 }
 
 // echoSet returns the children of one Echo. fill sets the fields of a child.

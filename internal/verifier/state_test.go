@@ -2,12 +2,12 @@ package verifier
 
 import "testing"
 
-func TestVerdict(t *testing.T) {
-	// A letter is a result: o for OK, w for a wrong body, t for a timeout. Below it stands the verdict
+func TestState(t *testing.T) {
+	// A letter is a result: o for OK, w for a wrong body, t for a timeout. Below it is the state
 	// after that round: + verified, - not verified, ? not known.
-	for _, c := range []struct{ name, results, verdicts string }{
+	for _, c := range []struct{ name, results, states string }{
 		{"one good round verifies", "o", "+"},
-		{"failed rounds below the threshold are no verdict", "tt", "??"},
+		{"failed rounds below the threshold decide nothing", "tt", "??"},
 		{"failed rounds fail at the threshold", "ttt", "??-"},
 		{"a good round ends a failure", "tttto", "??--+"},
 		{"failed rounds that are not consecutive do not fail", "ottottotto", "++++++++++"},
@@ -19,7 +19,7 @@ func TestVerdict(t *testing.T) {
 		{"wrong answers expire", "owwooooooooo", "++---------+"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			v, got := Verdict{Threshold: 3}, ""
+			v, got := State{Threshold: 3}, ""
 			for _, letter := range c.results {
 				before := v
 				changed := v.Add(map[rune]Result{'o': OK, 'w': WrongBody, 't': Timeout}[letter])
@@ -35,8 +35,8 @@ func TestVerdict(t *testing.T) {
 					got += "-"
 				}
 			}
-			if got != c.verdicts {
-				t.Errorf("verdicts of %q = %q, want %q", c.results, got, c.verdicts)
+			if got != c.states {
+				t.Errorf("states after %q = %q, want %q", c.results, got, c.states)
 			}
 		})
 	}

@@ -8,11 +8,11 @@ const (
 	maxWrong = 2
 )
 
-// Verdict decides from the results of the rounds whether the answer is verified. One failed round
+// State decides from the results of the rounds whether the answer is verified. One failed round
 // may be a coincidence: a verified answer fails after threshold consecutive failed rounds, or after
 // two wrong answers within ten rounds. A failed one is verified again after one good round, once
-// fewer than two of the last ten rounds had a wrong answer. The zero Verdict has no result yet.
-type Verdict struct {
+// fewer than two of the last ten rounds had a wrong answer. The zero State is not known.
+type State struct {
 	// Threshold is the number of consecutive failed rounds that fails the verification.
 	Threshold int
 
@@ -22,34 +22,34 @@ type Verdict struct {
 	wrong []bool
 }
 
-// Add adds the result of a round. It reports whether the verdict changed.
-func (v *Verdict) Add(r Result) (changed bool) {
-	known, verified := v.known, v.verified
-	v.wrong = append(v.wrong, r.IsWrong())
-	if len(v.wrong) > window {
-		v.wrong = v.wrong[1:]
+// Add adds the result of a round. It reports whether the state changed.
+func (s *State) Add(r Result) (changed bool) {
+	known, verified := s.known, s.verified
+	s.wrong = append(s.wrong, r.IsWrong())
+	if len(s.wrong) > window {
+		s.wrong = s.wrong[1:]
 	}
 	wrong := 0
-	for _, w := range v.wrong {
+	for _, w := range s.wrong {
 		if w {
 			wrong++
 		}
 	}
-	v.failed++
+	s.failed++
 	if r == OK {
-		v.failed = 0
+		s.failed = 0
 	}
 	switch {
-	case v.failed >= v.Threshold || wrong >= maxWrong:
-		v.known, v.verified = true, false
+	case s.failed >= s.Threshold || wrong >= maxWrong:
+		s.known, s.verified = true, false
 	case r == OK:
-		v.known, v.verified = true, true
+		s.known, s.verified = true, true
 	}
-	return v.known != known || v.verified != verified
+	return s.known != known || s.verified != verified
 }
 
-// Known reports whether there is a verdict.
-func (v *Verdict) Known() bool { return v.known }
+// Known reports whether the rounds suffice for a decision.
+func (s *State) Known() bool { return s.known }
 
 // Verified reports whether the answer is verified.
-func (v *Verdict) Verified() bool { return v.verified }
+func (s *State) Verified() bool { return s.verified }
