@@ -62,7 +62,7 @@ MODULES := hack test
 
 .PHONY: manifests
 manifests: bin/controller-gen ## Generate the CRD and the RBAC roles of the operator.
-	controller-gen crd rbac:roleName=manager-role paths=./... \
+	controller-gen crd rbac:roleName=manager-role paths="{./api/...,./internal/...}" \
 		output:crd:artifacts:config=config/crd/bases output:rbac:artifacts:config=config/rbac
 
 .PHONY: generate
