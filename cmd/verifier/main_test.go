@@ -111,7 +111,7 @@ func await(t *testing.T, url string, want int) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		got := 0
-		if response, err := http.Get(url); err == nil { //nolint:gosec,noctx // It is the address of this test.
+		if response, err := http.Get(url); err == nil {
 			got = response.StatusCode
 			_ = response.Body.Close()
 		}

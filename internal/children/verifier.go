@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -178,11 +179,7 @@ const startSeconds = 60
 // args returns the flags of the verifier. They never contain the message.
 func (l layer) args(echo *echov1.Echo, in Inputs) []string {
 	verify := ptr.Deref(echo.Spec.Verify, echov1.Verify{PeriodSeconds: 1, TimeoutSeconds: 1, FailureThreshold: 1})
-	url := URL(echo)
-	if l.name == "route" {
-		url = ExternalURL(echo)
-	}
-	args := []string{"-layer=" + l.name, "-url=" + url}
+	args := []string{"-layer=" + l.name, "-url=" + l.url(echo)}
 	if l.name != "route" {
 		args = append(args, "-cluster-ips="+strings.Join(ClusterIPs(in), ","))
 	}
@@ -199,6 +196,28 @@ func (l layer) args(echo *echov1.Echo, in Inputs) []string {
 		args[i] = escapeDollars(args[i])
 	}
 	return args
+}
+
+// url returns the URL that the verifier requests. Only the default server gives the same answer at
+// every path.
+func (l layer) url(echo *echov1.Echo) string {
+	if l.name == "route" {
+		return ExternalURL(echo)
+	}
+	address := URL(echo)
+	if l.name == "service" && hasOwnServer(echo) {
+		if withPath := address + echo.Spec.ReadinessPath; isURL(withPath) {
+			return withPath
+		}
+	}
+	return address
+}
+
+// isURL reports whether a client can request the address. A readiness path may have a percent sign
+// without two digits, which the kubelet escapes.
+func isURL(address string) bool {
+	_, err := url.Parse(address)
+	return err == nil
 }
 
 // ClusterIPs returns the addresses of the Service. A headless Service has none.

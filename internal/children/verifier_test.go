@@ -119,6 +119,19 @@ func TestVerifierRequestsOneLayerPerContainer(t *testing.T) {
 	}
 }
 
+func TestVerifierRequestsTheReadinessPathOfAnOwnServer(t *testing.T) {
+	const address = "-url=http://echo-hello.op-demo.svc"
+	for path, want := range map[string]string{"": address, "/healthz?full=1": address + "/healthz?full=1", "/$(HOME)": address + "/$$(HOME)", "/100%": address} {
+		echo := newEcho(withVerify, ownServer, func(e *echov1.Echo) { e.Spec.ReadinessPath = path })
+		if args := verifierArgs(t, echo, "service"); !slices.Contains(args, want) {
+			t.Errorf("readinessPath %q: args of container service = %v, want %s", path, args, want)
+		}
+		if args := verifierArgs(t, echo, "dns"); !slices.Contains(args, address) {
+			t.Errorf("readinessPath %q: args of container dns = %v, want %s", path, args, address)
+		}
+	}
+}
+
 func TestClusterIPsAreAddresses(t *testing.T) {
 	if got := ClusterIPs(Inputs{ClusterIPs: []string{"None", "10.0.0.7", ""}}); !slices.Equal(got, []string{"10.0.0.7"}) {
 		t.Errorf("ClusterIPs = %v, want 10.0.0.7", got)
