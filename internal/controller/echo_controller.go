@@ -79,6 +79,8 @@ type EchoReconciler struct {
 
 	slots *slots
 	pace  pace
+	// verifiers has the verifiers in the cache.
+	verifiers verifiers
 	// optional has the kinds that the cluster may not serve, by name.
 	optional map[string]*optionalAPI
 	// discoveryPeriod replaces the constant of that name in tests.
@@ -111,7 +113,8 @@ func (r *EchoReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager)
 			b.WatchesRawSource(api.source())
 			continue
 		}
-		b.Watches(kind.New(), handler.EnqueueRequestsFromMapFunc(echoOfChild), builder.WithPredicates(ignoreInitialList))
+		b.Watches(kind.New(), handler.EnqueueRequestsFromMapFunc(echoOfChild),
+			builder.WithPredicates(r.verifiers.observe(kind.ObjectKind), ignoreInitialList))
 	}
 	return b.Complete(reconcile.AsReconciler(mgr.GetClient(), r))
 }
@@ -192,6 +195,8 @@ func (r *EchoReconciler) reconcileChildren(ctx context.Context, echo *echov1.Ech
 		switch {
 		case c.OptionalAPI:
 			do = r.ifServed(reconcile)
+		case c.Verifier && !r.wants(echo, c) && !r.verifiers.has(echo, c):
+			do = noChild
 		case c.Verifier && r.wants(echo, c) && !canVerify(echo, observed, in):
 			do = r.observeOutdated
 		}
