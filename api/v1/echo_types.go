@@ -273,7 +273,8 @@ type OverriddenChild struct {
 
 // Echo declares an HTTP endpoint that returns a fixed message. For each Echo, the operator
 // manages a Deployment, a Service, with more than one replica a PodDisruptionBudget, and with
-// `route` an HTTPRoute. Each is named echo-<name of the Echo>.
+// `route` an HTTPRoute. Each is named echo-<name of the Echo>. With `verify`, it also manages the
+// Deployment or the DaemonSet verify-<name of the Echo>.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=echoes,singular=echo,shortName=ec,categories=all
