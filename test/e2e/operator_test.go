@@ -71,7 +71,7 @@ func scorecard() {
 		}
 		Expect(passed).To(ConsistOf("basic-check-spec", "olm-bundle-validation", "olm-crds-have-validation",
 			"olm-crds-have-resources", "olm-spec-descriptors", "olm-status-descriptors",
-			"echo-answers", "echo-scales", "echo-rolls", "echo-rejects", "echo-cleanup"))
+			"echo-answers", "echo-scales", "echo-rolls", "echo-verifies", "echo-rejects", "echo-cleanup"))
 		Expect(ran).To(Succeed(), &errors)
 
 		By("checking that the scorecard deleted its Echoes")

@@ -357,19 +357,22 @@ func runKubesec(t *testing.T, s set) []finding {
 		t.Fatal(err)
 	}
 	var found []finding
-	for _, deployment := range of[*appsv1.Deployment](s) {
+	for _, workload := range s.objects {
+		if templateOf(workload) == nil {
+			continue
+		}
 		var report []struct {
 			Valid   bool
 			Message string
 			Scoring struct{ Critical, Advise, Passed []struct{ ID string } }
 		}
-		run(t, []client.Object{deployment}, &report, "kubesec", "scan", "--schema-location="+anything, "-")
+		run(t, []client.Object{workload}, &report, "kubesec", "scan", "--schema-location="+anything, "-")
 		scoring := report[0].Scoring
 		if !report[0].Valid || len(scoring.Advise)+len(scoring.Passed) < 10 {
 			t.Errorf("%s: kubesec returned fewer than 10 results: %s", s.name, report[0].Message)
 		}
 		for _, rule := range slices.Concat(scoring.Critical, scoring.Advise) {
-			found = append(found, finding{"kubesec", rule.ID, s.nameOf("Deployment", deployment.Name)})
+			found = append(found, finding{"kubesec", rule.ID, s.nameOf(kindOf(workload), workload.GetName())})
 		}
 	}
 	return found
