@@ -375,6 +375,26 @@ func TestShareUsesTheSameMemoryForEqualValues(t *testing.T) {
 	}
 }
 
+func TestShareUsesTheSameMemoryForEqualValuesOfVerifiers(t *testing.T) {
+	one := desiredState(newEcho(withVerify))
+	two := desiredState(newEcho(withVerify, withRoute, func(e *echov1.Echo) { e.Name, e.Spec.Route.Hostnames = "two", []string{"a.example"} }))
+	first, second := &one.verifier().Spec.Template.Spec, &two.verifierSet().Spec.Template.Spec
+	Share(one.verifier())
+	Share(two.verifierSet())
+	if first.SecurityContext != second.SecurityContext || first.Affinity != second.Affinity {
+		t.Error("a Deployment and a DaemonSet with equal values do not share them")
+	}
+	for i := range first.Containers {
+		a, b := first.Containers[i], second.Containers[i]
+		if a.StartupProbe != b.StartupProbe || a.ReadinessProbe != b.ReadinessProbe || a.SecurityContext != b.SecurityContext {
+			t.Errorf("two containers %s with equal values do not share them", a.Name)
+		}
+	}
+	if first.Containers[0].ReadinessProbe == first.Containers[1].ReadinessProbe {
+		t.Error("two layers share a readiness probe, but their ports differ")
+	}
+}
+
 func equal(t *testing.T, got, want any) {
 	t.Helper()
 	if equality.Semantic.DeepEqual(got, want) {

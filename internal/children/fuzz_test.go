@@ -32,8 +32,9 @@ func FuzzMutate(f *testing.F) {
 		equal(t, again, want)
 
 		shared := want.deepCopy()
-		Share(shared.deployment())
-		Share(shared.verifier())
+		for _, object := range shared {
+			Share(object)
+		}
 		equal(t, shared, want)
 
 		edited := desiredState(before)

@@ -104,9 +104,7 @@ func slimChild(kind children.Kind, cached any) any {
 	if !isChild(object) || size(object) > maxCachedSize {
 		return stub(kind, object)
 	}
-	if deployment, ok := cached.(*appsv1.Deployment); ok {
-		children.Share(deployment)
-	}
+	children.Share(object)
 	return cached
 }
 
