@@ -172,6 +172,23 @@ func VerifierMonitor(root string) (monitor PodMonitor, err error) {
 	return monitor, err
 }
 
+// ScrapeConfigs returns jobs of a Prometheus configuration, each of which scrapes one port of the host with
+// the settings of the PodMonitor. Prometheus adds the labels to the targets' series.
+func (m PodMonitor) ScrapeConfigs(host string, ports map[string]int32, labels map[string]string) ([]byte, error) {
+	type object = map[string]any
+	var jobs []object
+	for _, endpoint := range m.Spec.PodMetricsEndpoints {
+		if port, found := ports[endpoint.Port]; found {
+			jobs = append(jobs, object{
+				"job_name":       endpoint.Port,
+				"metrics_path":   endpoint.Path,
+				"static_configs": []object{{"targets": []string{fmt.Sprintf("%s:%d", host, port)}, "labels": labels}},
+			})
+		}
+	}
+	return yaml.Marshal(jobs)
+}
+
 func read(root, file string, into any) error {
 	text, err := os.ReadFile(filepath.Join(root, file)) // #nosec G304 -- a file of this repository
 	if err != nil {
