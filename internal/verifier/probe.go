@@ -89,9 +89,9 @@ func (t *Target) Round(ctx context.Context) Result {
 			}
 		}
 		return OK
-	default:
-		return t.request(ctx, t.URL.Hostname())
+	case Route:
 	}
+	return t.request(ctx, t.URL.Hostname())
 }
 
 // resolve compares the addresses of the host with the expected ones.
@@ -139,7 +139,7 @@ func (t *Target) request(ctx context.Context, host string) Result {
 	if err != nil {
 		return failure(err)
 	}
-	defer response.Body.Close() //nolint:errcheck // Nothing is lost: the connection is not used again.
+	defer response.Body.Close() // Nothing is lost: the connection is not used again.
 	return t.compare(response)
 }
 

@@ -92,7 +92,7 @@ var hostile = []struct {
 	{"a response that is not HTTP", Invalid, raw("SSH-2.0-OpenSSH_9.2\r\n")},
 	{"endless headers", Invalid, func(w http.ResponseWriter, _ *http.Request) {
 		connection := hijack(w)
-		defer connection.Close() //nolint:errcheck
+		defer connection.Close()
 		_, _ = io.WriteString(connection, "HTTP/1.1 200 OK\r\n")
 		for i := 0; ; i++ {
 			if _, err := fmt.Fprintf(connection, "X-%d: %s\r\n", i, strings.Repeat("x", 1<<10)); err != nil {
@@ -102,7 +102,7 @@ var hostile = []struct {
 	}},
 	{"endless interim responses", Invalid, func(w http.ResponseWriter, _ *http.Request) {
 		connection := hijack(w)
-		defer connection.Close() //nolint:errcheck
+		defer connection.Close()
 		for {
 			if _, err := io.WriteString(connection, "HTTP/1.1 103 Early Hints\r\n\r\n"); err != nil {
 				return
@@ -134,7 +134,7 @@ func TestRoundTimeoutIncludesTheLookUpAndTheConnection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close() //nolint:errcheck
+	defer listener.Close()
 	if got := targetOf(t, "http://"+listener.Addr().String()).Round(t.Context()); got != Timeout {
 		t.Errorf("result for a server that accepts no connection = %s, want %s", got, Timeout)
 	}

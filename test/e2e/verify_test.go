@@ -76,7 +76,7 @@ func impostor(echo string) string {
 	pod.Labels = map[string]string{"kkloud.io/echo": echo}
 	for i, arg := range pod.Spec.Containers[0].Args {
 		if strings.HasPrefix(arg, "-text=") {
-			pod.Spec.Containers[0].Args[i] = "-text=somebody else"
+			pod.Spec.Containers[0].Args[i] = "-text=another answer"
 		}
 	}
 	manifest, err := json.Marshal(pod)
