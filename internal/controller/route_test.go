@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"fmt"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -213,6 +214,27 @@ var _ = Describe("The route of an Echo", func() {
 		edit(createEcho(namespace, "other"), twoPods)
 		Consistently(func() []string { return discoveries(since) }).Should(BeEmpty())
 		Expect(requestsSince(since)).NotTo(ContainElement(ContainSubstring("httproutes")))
+	})
+
+	It("causes no requests in steady state with 100 Echoes, also after a restart", func() {
+		stop := startOperator()
+		var echoes []*echov1.Echo
+		for i := range 100 {
+			echoes = append(echoes, createEcho(namespace, fmt.Sprintf("echo-%d", i), routed("public")))
+		}
+		for _, echo := range echoes {
+			expectRouted(echo, isAccepted, isReady, notDegraded)
+		}
+		Eventually(func() []string { return eventsOf(echoes[99]) }).Should(ContainElement("Normal Ready"))
+		since := auditMark()
+		Consistently(func() []string { return requestsSince(since) }, "5s").Should(BeEmpty())
+
+		By("restarting the operator")
+		stop()
+		since = auditMark()
+		startOperator()
+		Consistently(func() []string { return withoutInitialLists(requestsSince(since)) }, "10s").Should(BeEmpty())
+		Expect(discoveries(since)).NotTo(BeEmpty(), "requests for the kinds of the Gateway API")
 	})
 
 	It("is reported with the API server's message while the operator has no permission", func() {

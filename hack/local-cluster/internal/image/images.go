@@ -131,10 +131,9 @@ func OLMV1(binDir string) []Image {
 
 // Gateway lists the images of the Gateway, which is optional.
 func Gateway(binDir string) []Image {
-	f, _ := withLibraries(program("/traefik", filepath.Join(binDir, "traefik")))
 	return []Image{{
 		Name:   "docker.io/library/traefik:v${TRAEFIK_VERSION}",
-		Files:  f,
+		Files:  []File{program("/traefik", filepath.Join(binDir, "traefik"))},
 		Config: v1.Config{Entrypoint: []string{"/traefik"}, User: "65532:65532", WorkingDir: "/"},
 	}}
 }
