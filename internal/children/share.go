@@ -22,6 +22,50 @@ var common, commonVerifier = func() (*appsv1.Deployment, *appsv1.Deployment) {
 	return server, verifier
 }()
 
+// constants has the texts in the metadata of every child.
+var constants = func() map[string]string {
+	texts := map[string]string{}
+	add := func(text string) { texts[text] = text }
+	for key, value := range common.Labels {
+		add(key)
+		if value != "" {
+			add(value)
+		}
+	}
+	add(generationAnnotation)
+	add(common.OwnerReferences[0].APIVersion)
+	add(common.OwnerReferences[0].Kind)
+	return texts
+}()
+
+// ShareMeta saves memory in a cache of many children: texts in the metadata that all children have
+// share memory.
+func ShareMeta(object metav1.Object) {
+	shareTexts(object.GetLabels())
+	shareTexts(object.GetAnnotations())
+	owners := object.GetOwnerReferences()
+	for i := range owners {
+		owners[i].APIVersion, owners[i].Kind = constant(owners[i].APIVersion), constant(owners[i].Kind)
+	}
+}
+
+// shareTexts replaces keys and values. A new map would be one more allocation for each event.
+func shareTexts(texts map[string]string) {
+	for key, shared := range constants {
+		if value, found := texts[key]; found {
+			delete(texts, key) // An assignment would keep the key.
+			texts[shared] = constant(value)
+		}
+	}
+}
+
+func constant(text string) string {
+	if shared, found := constants[text]; found {
+		return shared
+	}
+	return text
+}
+
 // Share saves memory in a cache of many Deployments and DaemonSets. Values that are equal in most of them,
 // or that occur twice in this one, share memory. The object must not be changed afterwards.
 func Share(object Object) {

@@ -104,6 +104,7 @@ func slimChild(kind children.Kind, cached any) any {
 	if !isChild(object) || size(object) > maxCachedSize {
 		return stub(kind, object)
 	}
+	children.ShareMeta(object)
 	children.Share(object)
 	return cached
 }
