@@ -52,6 +52,22 @@ ENV PATH=/
 USER 65532:65532
 ENTRYPOINT ["/scorecard"]
 
+FROM source AS build-verifier
+RUN ["/usr/local/go/bin/go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", "/src/verifier", "./cmd/verifier"]
+
+# The verifier of an Echo (--target verifier).
+FROM scratch AS verifier
+ARG VERSION
+LABEL org.opencontainers.image.title="Echo Operator verifier" \
+      org.opencontainers.image.description="Requests the answer of an Echo and compares it with the declared one" \
+      org.opencontainers.image.version=$VERSION \
+      org.opencontainers.image.source=https://github.com/kkloud-io/echo-operator \
+      org.opencontainers.image.vendor=kkloud \
+      org.opencontainers.image.licenses=Apache-2.0
+COPY --from=build-verifier /src/verifier /verifier
+USER 65532:65532
+ENTRYPOINT ["/verifier"]
+
 FROM source AS build-manager
 ARG VERSION
 # Without a shell, only ENV expands variables.

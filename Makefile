@@ -8,6 +8,7 @@ PUBLISHED := ghcr.io/kkloud-io/echo-operator
 IMAGE_TAG_BASE ?= $(PUBLISHED)
 IMG ?= $(IMAGE_TAG_BASE):v$(VERSION)
 HTTP_ECHO_IMG ?= $(IMAGE_TAG_BASE)-http-echo:$(HTTP_ECHO_VERSION)
+VERIFIER_IMG ?= $(IMAGE_TAG_BASE)-verifier:v$(VERSION)
 BUNDLE_IMG ?= $(IMAGE_TAG_BASE)-bundle:v$(VERSION)
 CATALOG_IMG ?= $(IMAGE_TAG_BASE)-catalog:v$(VERSION)
 SCORECARD_IMG ?= $(IMAGE_TAG_BASE)-scorecard:v$(VERSION)
@@ -166,7 +167,7 @@ undeploy: ## Delete the operator and the CRD, and every Echo with them.
 	kustomize build config/default | $(KUBECTL) delete --ignore-not-found -f -
 
 run: install ## Run the operator on this machine.
-	RELATED_IMAGE_HTTP_ECHO=$(HTTP_ECHO_IMG) go run ./cmd --zap-devel
+	RELATED_IMAGE_HTTP_ECHO=$(HTTP_ECHO_IMG) RELATED_IMAGE_VERIFIER=$(VERIFIER_IMG) go run ./cmd --zap-devel
 
 ##@ OLM package
 

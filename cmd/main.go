@@ -72,13 +72,15 @@ func newManager(ctx context.Context, restConfig *rest.Config, s settings) (manag
 		return nil, fmt.Errorf("set up the manager: %w", err)
 	}
 	if err := (&controller.EchoReconciler{
-		Client:                  mgr.GetClient(),
-		APIReader:               mgr.GetAPIReader(),
-		Recorder:                mgr.GetEventRecorder("echo-operator"),
-		ServerImage:             s.serverImage,
-		MaxConcurrentReconciles: s.maxConcurrentReconciles,
-		Namespaces:              s.namespaces,
-		Metrics:                 metrics.New(ctrlmetrics.Registry, version),
+		Client:                     mgr.GetClient(),
+		APIReader:                  mgr.GetAPIReader(),
+		Recorder:                   mgr.GetEventRecorder("echo-operator"),
+		ServerImage:                s.serverImage,
+		VerifierImage:              s.verifierImage,
+		AllowEveryNodeVerification: s.allowEveryNode,
+		MaxConcurrentReconciles:    s.maxConcurrentReconciles,
+		Namespaces:                 s.namespaces,
+		Metrics:                    metrics.New(ctrlmetrics.Registry, version),
 	}).SetupWithManager(ctx, mgr); err != nil {
 		return nil, fmt.Errorf("set up the Echo controller: %w", err)
 	}

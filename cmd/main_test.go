@@ -10,7 +10,7 @@ import (
 
 func TestLeaseIsInTheOperatorsNamespace(t *testing.T) {
 	for _, namespace := range []string{"operators", ""} { // When it is empty, the manager reads it from its service account.
-		s, err := parseSettings([]string{"--leader-elect"}, env(image, "POD_NAMESPACE="+namespace))
+		s, err := parseSettings([]string{"--leader-elect"}, env(image, verifierImage, "POD_NAMESPACE="+namespace))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -23,7 +23,7 @@ func TestLeaseIsInTheOperatorsNamespace(t *testing.T) {
 // The setup also succeeds under OLM, so the operator waits for the API server and is not restarted.
 func TestManagerIsSetUpWhileTheAPIServerIsUnavailable(t *testing.T) {
 	s, err := parseSettings([]string{"--metrics-bind-address=0", "--health-probe-bind-address=0", "--leader-elect"},
-		env(image, "POD_NAMESPACE=operators", "OPERATOR_CONDITION_NAME=c", "WATCH_NAMESPACE=a,b"))
+		env(image, verifierImage, "POD_NAMESPACE=operators", "OPERATOR_CONDITION_NAME=c", "WATCH_NAMESPACE=a,b"))
 	if err != nil {
 		t.Fatal(err)
 	}

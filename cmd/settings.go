@@ -22,6 +22,11 @@ const (
 	// serverImageVariable contains the default server image. OLM reads variables with this
 	// prefix to find the images that a disconnected cluster has to mirror.
 	serverImageVariable = "RELATED_IMAGE_HTTP_ECHO"
+	// verifierImageVariable contains the image of verifiers.
+	verifierImageVariable = "RELATED_IMAGE_VERIFIER"
+	// everyNodeVariable allows verifiers on every node if it is "true". A Subscription of OLM can set
+	// variables, but no flags.
+	everyNodeVariable = "ALLOW_EVERY_NODE_VERIFICATION"
 	// conditionVariable contains the name of the OperatorCondition that makes OLM v0 wait with
 	// an upgrade. OLM v0 sets it. OLM v1 has no OperatorConditions and does not set it.
 	conditionVariable = "OPERATOR_CONDITION_NAME"
@@ -40,6 +45,8 @@ const (
 type settings struct {
 	namespaces              []string
 	serverImage             string
+	verifierImage           string
+	allowEveryNode          bool
 	ownNamespace            string
 	operatorCondition       *types.NamespacedName
 	metricsAddress          string
@@ -65,6 +72,8 @@ func parseSettings(args []string, getenv func(string) string) (settings, error) 
 		"enable leader election; required with more than one replica")
 	flags.IntVar(&s.maxConcurrentReconciles, "max-concurrent-reconciles", 8,
 		"maximum `number` of Echoes reconciled concurrently, at least 1")
+	flags.BoolVar(&s.allowEveryNode, "allow-every-node-verification", false,
+		"allow Echoes that are verified by a pod on every node; "+everyNodeVariable+"=true allows them, too")
 	s.log.BindFlags(flags)
 
 	// Package flag would print the usage of every flag after an invalid flag.
@@ -89,10 +98,21 @@ func parseSettings(args []string, getenv func(string) string) (settings, error) 
 	if s.maxConcurrentReconciles < 1 {
 		return s, fmt.Errorf("--max-concurrent-reconciles is %d: it must be at least 1", s.maxConcurrentReconciles)
 	}
-	s.serverImage = getenv(serverImageVariable)
-	if s.serverImage == "" || strings.ContainsFunc(s.serverImage, unicode.IsSpace) {
-		return s, fmt.Errorf("%s is %q: it must be the default server image, for example ghcr.io/kkloud-io/echo-operator-http-echo:1.0.0",
-			serverImageVariable, s.serverImage)
+	s.serverImage, s.verifierImage = getenv(serverImageVariable), getenv(verifierImageVariable)
+	for _, image := range []struct{ variable, value, description string }{
+		{serverImageVariable, s.serverImage, "the default server image, for example ghcr.io/kkloud-io/echo-operator-http-echo:1.0.0"},
+		{verifierImageVariable, s.verifierImage, "the image of verifiers, for example ghcr.io/kkloud-io/echo-operator-verifier:v1.0.0"},
+	} {
+		if image.value == "" || strings.ContainsFunc(image.value, unicode.IsSpace) {
+			return s, fmt.Errorf("%s is %q: it must be %s", image.variable, image.value, image.description)
+		}
+	}
+	switch value := getenv(everyNodeVariable); value {
+	case "true":
+		s.allowEveryNode = true
+	case "", "false":
+	default:
+		return s, fmt.Errorf("%s is %q: it must be true, false or empty", everyNodeVariable, value)
 	}
 	s.ownNamespace = getenv(ownNamespaceVariable)
 	if name := getenv(conditionVariable); name != "" {

@@ -25,7 +25,7 @@ build() {
 	for name in bundle catalog; do
 		echo "$name/ $(cd "$dir/$name" && find . -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum | cut -c1-64)"
 	done
-	for name in "" -http-echo -scorecard -bundle -catalog; do
+	for name in "" -http-echo -verifier -scorecard -bundle -catalog; do
 		push="manifest push --all"
 		[[ $name == -bundle || $name == -catalog ]] && push=push
 		# shellcheck disable=SC2086 # $tool and $push contain several words

@@ -1,17 +1,21 @@
 # How images are built and pushed, by buildah or by an engine.
 
 # The images of an installation.
-INSTALLED := http-echo docker bundle catalog
+INSTALLED := http-echo verifier docker bundle catalog
 
 .PHONY: images push
 images: scorecard-build $(INSTALLED:%=%-build) # Build all images.
 push: scorecard-push $(INSTALLED:%=%-push) # Push all images, by default into the registry of the local cluster.
 
-.PHONY: http-echo-build http-echo-push scorecard-build scorecard-push
+.PHONY: http-echo-build http-echo-push verifier-build verifier-push scorecard-build scorecard-push
 http-echo-build: # Build the image of the default server.
 	$(call build_image,$(HTTP_ECHO_IMG),http-echo,$(HTTP_ECHO_PLATFORMS),0)
 http-echo-push:
 	$(call push,$(HTTP_ECHO_IMG),image)
+verifier-build: # Build the image of verifiers.
+	$(call build_image,$(VERIFIER_IMG),verifier,$(IMAGE_PLATFORMS),$(RELEASE_TIME))
+verifier-push:
+	$(call push,$(VERIFIER_IMG),image)
 scorecard-build: # Build the image of the scorecard tests.
 	$(call build_image,$(SCORECARD_IMG),scorecard,$(IMAGE_PLATFORMS),$(RELEASE_TIME))
 scorecard-push:

@@ -4,6 +4,7 @@
 override = $(if $(filter-out $(1):$(2),$(3)),$(1)=$(3))
 IMAGE_OVERRIDES := $(strip $(call override,$(PUBLISHED),v$(VERSION),$(IMG)) \
 	$(call override,$(PUBLISHED)-http-echo,$(HTTP_ECHO_VERSION),$(HTTP_ECHO_IMG)) \
+	$(call override,$(PUBLISHED)-verifier,v$(VERSION),$(VERIFIER_IMG)) \
 	$(call override,$(PUBLISHED)-scorecard,v$(VERSION),$(SCORECARD_IMG)) \
 	$(call override,$(PUBLISHED)-catalog,v$(VERSION),$(CATALOG_IMG)))
 

@@ -27,6 +27,12 @@ const (
 	// names accepted the newest route, and resolved its reference to the Service. A rejection has
 	// the reason of the Gateway's controller. Ready includes it.
 	ConditionRouted = "Routed"
+
+	// ConditionVerified exists only with spec.verify. It is True while the verifier receives the
+	// declared answer, False while it does not, and Unknown while the verifier does not run. False
+	// names the layers that fail, and their nodes. Ready includes it: an Echo becomes Ready when its
+	// answer is verified, and remains so while the verifier does not run.
+	ConditionVerified = "Verified"
 )
 
 // Reasons of conditions that report no failure.
@@ -69,6 +75,20 @@ const (
 	// ReasonNoParentAnswered means that a Gateway has not answered for the newest route: the
 	// Gateway does not exist, or its controller has not reconciled the route yet.
 	ReasonNoParentAnswered = "NoParentAnswered"
+
+	// ReasonVerified means that the verifier receives the declared answer.
+	ReasonVerified = "Verified"
+
+	// ReasonVerifying means that a verifier of the newest spec has not decided yet.
+	ReasonVerifying = "Verifying"
+
+	// ReasonVerifierNotRunning means that the verifier does not run. The message has the cause, for
+	// example that its image cannot be pulled.
+	ReasonVerifierNotRunning = "VerifierNotRunning"
+
+	// ReasonEveryNodeNotAllowed means that the operator does not allow verifiers on every node. An
+	// administrator allows them with --allow-every-node-verification.
+	ReasonEveryNodeNotAllowed = "EveryNodeNotAllowed"
 )
 
 // Reasons of failures, most severe first. Degraded has the reason and Ready repeats it.
@@ -114,4 +134,7 @@ const (
 	// ReasonRouteRejected means that a Gateway rejected the route. The condition Routed has the
 	// reason of the Gateway's controller.
 	ReasonRouteRejected = "RouteRejected"
+
+	// ReasonVerificationFailed means that the verifier does not receive the declared answer.
+	ReasonVerificationFailed = "VerificationFailed"
 )

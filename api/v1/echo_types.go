@@ -129,8 +129,17 @@ type EchoSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Route"
 	Route *Route `json:"route,omitempty"`
 
-	// Where and how the pods run. A change restarts the pods. When unset, the pods run on any Linux
-	// node that they tolerate.
+	// Requests the answer continuously as a client does, by the name of the Service, by its addresses
+	// and, with `route`, by the external URL, and compares status code and body with the declared
+	// ones. A server of your own has to answer with a status code from 200 to 299. The condition
+	// Verified reports the result. When unset, the operator runs no verifier.
+	//
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Verification"
+	Verify *Verify `json:"verify,omitempty"`
+
+	// Where and how the pods run, also those of `verify`. A change restarts the pods. When unset, the
+	// pods run on any Linux node that they tolerate.
 	//
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Pod settings"
@@ -217,7 +226,7 @@ type EchoStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// The conditions Ready (the summary), Available, Progressing, Degraded and Overridden. With
-	// `route`, also Routed.
+	// `route`, also Routed. With `verify`, also Verified.
 	//
 	// +optional
 	// +listType=map
@@ -239,7 +248,8 @@ type EchoStatus struct {
 
 // OverriddenChild names the fields of a child that admission changed.
 type OverriddenChild struct {
-	// The kind of the child, for example "Deployment".
+	// The kind of the child, for example "Deployment". That of the verifier is "VerifierDeployment" or
+	// "VerifierDaemonSet".
 	//
 	// +required
 	// +kubebuilder:validation:MaxLength=63
@@ -263,7 +273,8 @@ type OverriddenChild struct {
 
 // Echo declares an HTTP endpoint that returns a fixed message. For each Echo, the operator
 // manages a Deployment, a Service, with more than one replica a PodDisruptionBudget, and with
-// `route` an HTTPRoute. Each is named echo-<name of the Echo>.
+// `route` an HTTPRoute. Each is named echo-<name of the Echo>. With `verify`, it also manages the
+// Deployment or the DaemonSet verify-<name of the Echo>.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=echoes,singular=echo,shortName=ec,categories=all
@@ -276,7 +287,7 @@ type OverriddenChild struct {
 // +kubebuilder:printcolumn:name="REASON",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
 // +kubebuilder:printcolumn:name="AGE",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([a-z0-9-]{0,56}[a-z0-9])?$')",message="metadata.name becomes the Service name echo-<name>: at most 58 lower-case letters, digits and hyphens, no dots, with a letter or digit at both ends"
-// +operator-sdk:csv:customresourcedefinitions:displayName="Echo",resources={{Deployment,v1,""},{Service,v1,""},{PodDisruptionBudget,v1,""},{HTTPRoute,v1,""},{Event,v1,""}}
+// +operator-sdk:csv:customresourcedefinitions:displayName="Echo",resources={{Deployment,v1,""},{Service,v1,""},{PodDisruptionBudget,v1,""},{HTTPRoute,v1,""},{DaemonSet,v1,""},{Event,v1,""}}
 type Echo struct {
 	metav1.TypeMeta `json:",inline"`
 

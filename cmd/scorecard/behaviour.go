@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/apirules"
 )
 
@@ -96,6 +97,26 @@ func roll(ctx context.Context, t *fixture, message string, replicas int) error {
 		}
 		return err
 	})
+}
+
+// verifies checks that the answer of an Echo is verified, also after a change of the message.
+func verifies(ctx context.Context, t *fixture) error {
+	t.echo.Spec.Verify = &echov1.Verify{PeriodSeconds: 1, TimeoutSeconds: 1}
+	if err := t.serve(ctx, "to be verified", 1); err != nil {
+		return err
+	}
+	if err := t.eventually(ctx, "the new Echo to be verified", t.verified); err != nil {
+		return err
+	}
+	before := t.echo.DeepCopy()
+	t.echo.Spec.Message = "to be verified again"
+	if err := t.Patch(ctx, t.echo, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("update the message: %w", err)
+	}
+	if err := t.served(ctx, "the changed Echo"); err != nil {
+		return err
+	}
+	return t.eventually(ctx, "the changed Echo to be verified", t.verified)
 }
 
 // sendRequests sends requests until stop is called. The error contains the number of requests

@@ -27,7 +27,7 @@ type fixture struct {
 
 // serve creates the Echo and waits until it returns the message.
 func (t *fixture) serve(ctx context.Context, message string, replicas int32) error {
-	t.echo.Spec = echov1.EchoSpec{Message: message, Replicas: replicas}
+	t.echo.Spec.Message, t.echo.Spec.Replicas = message, replicas
 	if err := t.Create(ctx, t.echo); err != nil {
 		return fmt.Errorf("create an Echo in namespace %s: %w", t.echo.Namespace, err)
 	}
@@ -55,6 +55,18 @@ func (t *fixture) rolledOut(ctx context.Context) error {
 		return err
 	}
 	return missing(t.echo)
+}
+
+// verified reads the Echo and returns an error until the answer of its newest spec is verified.
+func (t *fixture) verified(ctx context.Context) error {
+	if err := t.rolledOut(ctx); err != nil {
+		return err
+	}
+	verified := meta.FindStatusCondition(t.echo.Status.Conditions, echov1.ConditionVerified)
+	if verified == nil || verified.Status != metav1.ConditionTrue {
+		return fmt.Errorf("the condition Verified is not True: %+v", verified)
+	}
+	return nil
 }
 
 // missing returns why the newest spec of the Echo is not rolled out, or nil.
@@ -102,13 +114,13 @@ func lastReady(echo *echov1.Echo) string {
 	return "the Echo has no status: no operator has reconciled it"
 }
 
-// expectedKinds are the kinds of objects that an Echo with several replicas and without a route has:
-// its children, and what Kubernetes creates for them.
+// expectedKinds are the kinds of objects that an Echo with several replicas, without a route and without a
+// verification has: its children, and what Kubernetes creates for them.
 var expectedKinds = func() []schema.GroupVersionKind {
 	kinds := []schema.GroupVersionKind{{Group: "apps", Version: "v1", Kind: "ReplicaSet"}, {Version: "v1", Kind: "Pod"}}
 	for _, child := range children.Kinds {
-		if !child.OptionalAPI {
-			kinds = append(kinds, child.Resource.GroupVersion().WithKind(child.Name))
+		if !child.OptionalAPI && !child.Verifier {
+			kinds = append(kinds, child.Resource.GroupVersion().WithKind(child.ObjectKind))
 		}
 	}
 	return kinds

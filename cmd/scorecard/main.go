@@ -34,11 +34,12 @@ import (
 const testTimeout = 90 * time.Second
 
 var tests = map[string]func(context.Context, *fixture) error{
-	"echo-answers": answers,
-	"echo-scales":  scales,
-	"echo-rolls":   rolls,
-	"echo-rejects": rejects,
-	"echo-cleanup": cleanup,
+	"echo-answers":  answers,
+	"echo-scales":   scales,
+	"echo-rolls":    rolls,
+	"echo-verifies": verifies,
+	"echo-rejects":  rejects,
+	"echo-cleanup":  cleanup,
 }
 
 func main() {

@@ -24,7 +24,7 @@ while read -r version commit; do
 		git archive "$commit" | tar -x -C "$tree"
 		echo "$commit" >"$tree/commit"
 	fi
-	for image in docker http-echo scorecard bundle; do
+	for image in docker http-echo verifier scorecard bundle; do
 		# Early releases have fewer images.
 		if ! grep -q "^$image-build:" "$tree/Makefile" || [[ " ${SKIP:-} " == *" $image "* ]]; then
 			continue

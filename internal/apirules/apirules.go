@@ -118,6 +118,14 @@ var fieldViolations = []Violation{
 	{"spec.route.responseHeaders.value", "maxLength", strings.Repeat("v", 4097), "spec.route.responseHeaders[0].value: Too long", "4096"},
 	{"spec.route.responseHeaders.value", "pattern", "a\r\nSet-Cookie: b", "spec.route.responseHeaders[0].value", "[!-~]"},
 	{"spec.route.scheme", "enum", "tcp", "spec.route.scheme", "https"},
+	{"spec.verify.from", "enum", "Node", "spec.verify.from", "EveryNode"},
+	{"spec.verify.periodSeconds", "minimum", int64(0), "spec.verify.periodSeconds", "greater than or equal to 1"},
+	{"spec.verify.periodSeconds", "maximum", int64(301), "spec.verify.periodSeconds", "less than or equal to 300"},
+	{"spec.verify.timeoutSeconds", "minimum", int64(0), "spec.verify.timeoutSeconds", "greater than or equal to 1"},
+	{"spec.verify.timeoutSeconds", "maximum", int64(61), "spec.verify.timeoutSeconds", "less than or equal to 60"},
+	{"spec.verify.timeoutSeconds", CEL, int64(11), "timeoutSeconds must be at most periodSeconds", "spec.verify"},
+	{"spec.verify.failureThreshold", "minimum", int64(0), "spec.verify.failureThreshold", "greater than or equal to 1"},
+	{"spec.verify.failureThreshold", "maximum", int64(11), "spec.verify.failureThreshold", "less than or equal to 10"},
 	{"spec.resources.claims", CEL, []any{map[string]any{"name": "gpu"}}, "claims are not supported: set limits and requests", "spec.resources"},
 }
 
@@ -145,6 +153,9 @@ var Limits = []map[string]any{
 	{"message": "m", "statusCode": int64(599), "image": "i", "command": []any{}, "args": []any{}},
 	{"message": "m", "image": "i", "args": []any{"a"}, "readinessPath": "/"},
 	{"message": "m", "pod": map[string]any{}},
+	{"message": "m", "verify": map[string]any{}},
+	{"message": "m", "verify": map[string]any{"from": "Cluster", "periodSeconds": int64(1), "timeoutSeconds": int64(1), "failureThreshold": int64(1)}},
+	{"message": "m", "verify": map[string]any{"from": "EveryNode", "periodSeconds": int64(300), "timeoutSeconds": int64(60), "failureThreshold": int64(10)}},
 	{"message": "m", "pod": longestPodSettings()},
 	{"message": "m", "image": "i", "command": list(2, strings.Repeat("é", 16384)), "args": []any{strings.Repeat("é", 16384), ""}},
 }

@@ -24,6 +24,9 @@ var update = flag.Bool("update", false, "update the golden files")
 
 const defaultImage = "docker.io/hashicorp/http-echo:1.0.0"
 
+// inputs are those of an operator in a cluster with two IP families.
+var inputs = Inputs{ServerImage: defaultImage, VerifierImage: "ghcr.io/kkloud-io/echo-operator-verifier:v1", ClusterIPs: []string{"10.0.0.7", "fd00::7"}}
+
 // newEcho returns an Echo with the defaults of the API server.
 func newEcho(edits ...func(*echov1.Echo)) *echov1.Echo {
 	echo := &echov1.Echo{
@@ -58,6 +61,11 @@ func withRoute(echo *echov1.Echo) {
 	}
 }
 
+// withVerify sets a verification with the defaults of the API server.
+func withVerify(echo *echov1.Echo) {
+	echo.Spec.Verify = &echov1.Verify{From: echov1.VerifyFromCluster, PeriodSeconds: 10, TimeoutSeconds: 2, FailureThreshold: 3}
+}
+
 func everyField(echo *echov1.Echo) {
 	ownServer(echo)
 	withPage("Costs $5 & more")(echo)
@@ -80,6 +88,7 @@ func everyField(echo *echov1.Echo) {
 		ResponseHeaders: []echov1.ResponseHeader{{Name: "Content-Type", Value: "application/json"}, {Name: "X-A", Value: "b c"}},
 		Scheme:          "http",
 	}
+	echo.Spec.Verify = &echov1.Verify{From: echov1.VerifyFromEveryNode, PeriodSeconds: 300, TimeoutSeconds: 60, FailureThreshold: 10}
 }
 
 // objects has one child of each kind.
@@ -97,7 +106,7 @@ func desiredState(echo *echov1.Echo) objects {
 
 func (all objects) mutate(echo *echov1.Echo) {
 	for _, kind := range Kinds {
-		kind.Mutate(all[kind.Name], echo, defaultImage)
+		kind.Mutate(all[kind.Name], echo, inputs)
 	}
 }
 
@@ -115,6 +124,12 @@ func (all objects) service() *corev1.Service       { return all["Service"].(*cor
 func (all objects) budget() *policyv1.PodDisruptionBudget {
 	return all["PodDisruptionBudget"].(*policyv1.PodDisruptionBudget)
 }
+func (all objects) verifier() *appsv1.Deployment {
+	return all["VerifierDeployment"].(*appsv1.Deployment)
+}
+func (all objects) verifierSet() *appsv1.DaemonSet {
+	return all["VerifierDaemonSet"].(*appsv1.DaemonSet)
+}
 func (all objects) route() *gatewayv1.HTTPRoute { return all["HTTPRoute"].(*gatewayv1.HTTPRoute) }
 
 func TestDesiredStateMatchesTheGoldenFiles(t *testing.T) {
@@ -123,6 +138,7 @@ func TestDesiredStateMatchesTheGoldenFiles(t *testing.T) {
 		"page":        newEcho(withPage("Greetings"), withStatusCode(503)),
 		"own-server":  newEcho(ownServer),
 		"route":       newEcho(withRoute),
+		"verify":      newEcho(withVerify),
 		"every-field": newEcho(everyField),
 	} {
 		for kind, object := range desiredState(echo) {
@@ -156,7 +172,7 @@ func TestDesiredStateMatchesTheGoldenFiles(t *testing.T) {
 func TestRemovedSettingsReturnToTheirDefault(t *testing.T) {
 	specs := map[string]*echov1.Echo{
 		"minimal": newEcho(), "page": newEcho(withPage("")), "own server": newEcho(ownServer),
-		"status code": newEcho(withStatusCode(404)), "route": newEcho(withRoute), "every field": newEcho(everyField),
+		"status code": newEcho(withStatusCode(404)), "route": newEcho(withRoute), "verify": newEcho(withVerify), "every field": newEcho(everyField),
 	}
 	for from, before := range specs {
 		for to, after := range specs {
@@ -238,6 +254,25 @@ func TestDriftIsReverted(t *testing.T) {
 		"budget": func(all objects) {
 			spec := &all.budget().Spec
 			spec.MinAvailable, spec.MaxUnavailable = spec.MaxUnavailable, nil
+		},
+		"verifier": func(all objects) {
+			spec := &all.verifier().Spec
+			*spec.Replicas, spec.Paused, spec.MinReadySeconds = 0, true, 9
+			spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: &appsv1.RollingUpdateDeployment{}}
+			spec.Template.Labels[EchoLabel] = echo.Name
+			spec.Template.Labels[AnswerLabel] = "0123456789abcdef"
+			spec.Template.Spec.Containers[0].Args = nil
+			spec.Template.Spec.Containers[0].LivenessProbe = &corev1.Probe{}
+			spec.Template.Spec.Containers[1].ReadinessProbe.HTTPGet.Path = "/metrics"
+			spec.Template.Spec.SecurityContext.RunAsUser = new(int64(0))
+			spec.Template.Spec.AutomountServiceAccountToken = new(true)
+		},
+		"verifier on every node": func(all objects) {
+			spec := &all.verifierSet().Spec
+			spec.UpdateStrategy = appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}
+			spec.Template.Labels[EchoLabel] = echo.Name
+			spec.Template.Spec.Containers = spec.Template.Spec.Containers[:1]
+			spec.Template.Spec.NodeSelector = nil
 		},
 		"route": func(all objects) {
 			spec := &all.route().Spec
@@ -337,6 +372,26 @@ func TestShareUsesTheSameMemoryForEqualValues(t *testing.T) {
 	}
 	if got := second.Containers[0].Resources; !equality.Semantic.DeepEqual(got, own) {
 		t.Errorf("resources = %v, want %v: Share replaced different values", got, own)
+	}
+}
+
+func TestShareUsesTheSameMemoryForEqualValuesOfVerifiers(t *testing.T) {
+	one := desiredState(newEcho(withVerify))
+	two := desiredState(newEcho(withVerify, withRoute, func(e *echov1.Echo) { e.Name, e.Spec.Route.Hostnames = "two", []string{"a.example"} }))
+	first, second := &one.verifier().Spec.Template.Spec, &two.verifierSet().Spec.Template.Spec
+	Share(one.verifier())
+	Share(two.verifierSet())
+	if first.SecurityContext != second.SecurityContext || first.Affinity != second.Affinity {
+		t.Error("a Deployment and a DaemonSet with equal values do not share them")
+	}
+	for i := range first.Containers {
+		a, b := first.Containers[i], second.Containers[i]
+		if a.StartupProbe != b.StartupProbe || a.ReadinessProbe != b.ReadinessProbe || a.SecurityContext != b.SecurityContext {
+			t.Errorf("two containers %s with equal values do not share them", a.Name)
+		}
+	}
+	if first.Containers[0].ReadinessProbe == first.Containers[1].ReadinessProbe {
+		t.Error("two layers share a readiness probe, but their ports differ")
 	}
 }
 

@@ -107,8 +107,8 @@ func mutateProbes(container *corev1.Container, echo *echov1.Echo) {
 	if hasOwnServer(echo) {
 		path = echo.Spec.ReadinessPath
 	}
-	mutateProbe(ensure(&container.ReadinessProbe), path, 2)
-	mutateProbe(ensure(&container.LivenessProbe), path, 10)
+	mutateProbe(ensure(&container.ReadinessProbe), path, containerPortName, 2)
+	mutateProbe(ensure(&container.LivenessProbe), path, containerPortName, 10)
 }
 
 // setVariable sets an environment variable. It removes further entries with the name: the kubelet
@@ -126,10 +126,10 @@ func escapeDollars(text string) string {
 	return strings.ReplaceAll(text, "$", "$$")
 }
 
-func mutateProbe(probe *corev1.Probe, path string, periodSeconds int32) {
+func mutateProbe(probe *corev1.Probe, path, port string, periodSeconds int32) {
 	probe.ProbeHandler = corev1.ProbeHandler{HTTPGet: probe.HTTPGet}
 	get := ensure(&probe.HTTPGet)
-	get.Path, get.Port, get.Scheme, get.Host = path, intstr.FromString(containerPortName), corev1.URISchemeHTTP, ""
+	get.Path, get.Port, get.Scheme, get.Host = path, intstr.FromString(port), corev1.URISchemeHTTP, ""
 	probe.InitialDelaySeconds = 0
 	probe.PeriodSeconds = periodSeconds
 	probe.TimeoutSeconds = 1
@@ -142,14 +142,7 @@ func mutateProbe(probe *corev1.Probe, path string, periodSeconds int32) {
 func resources(echo *echov1.Echo) (limits, requests corev1.ResourceList) {
 	limits, requests = echo.Spec.Resources.Limits.DeepCopy(), echo.Spec.Resources.Requests.DeepCopy()
 	if len(limits)+len(requests) == 0 {
-		requests = corev1.ResourceList{
-			corev1.ResourceCPU:    resource.MustParse("10m"),
-			corev1.ResourceMemory: resource.MustParse("16Mi"),
-		}
-		limits = corev1.ResourceList{
-			corev1.ResourceCPU:    resource.MustParse("100m"),
-			corev1.ResourceMemory: resource.MustParse("64Mi"),
-		}
+		requests, limits = quantities("10m", "16Mi"), quantities("100m", "64Mi")
 	}
 	for _, list := range []corev1.ResourceList{limits, requests} {
 		for name, quantity := range list {
@@ -158,4 +151,8 @@ func resources(echo *echov1.Echo) (limits, requests corev1.ResourceList) {
 		}
 	}
 	return limits, requests
+}
+
+func quantities(cpu, memory string) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
 }

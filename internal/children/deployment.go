@@ -31,7 +31,7 @@ const (
 // Deployment mutates the Deployment of the Echo. The server image is defaultImage, unless the
 // Echo sets its own.
 func Deployment(deployment *appsv1.Deployment, echo *echov1.Echo, defaultImage string) {
-	setMeta(deployment, echo)
+	setMeta(deployment, echo, serverComponent)
 	spec := &deployment.Spec
 	spec.Replicas = new(echo.Spec.Replicas)
 	spec.Paused = false
@@ -50,7 +50,7 @@ func Deployment(deployment *appsv1.Deployment, echo *echov1.Echo, defaultImage s
 	mutatePodSettings(deployment, &spec.Template, echo.Spec.Pod)
 	// The selector also requires labels that are no longer in spec.pod.
 	spec.Template.Labels = labels.Merge(selector.MatchLabels, spec.Template.Labels)
-	spec.Template.Labels = labels.Merge(spec.Template.Labels, ownedLabels(echo))
+	spec.Template.Labels = labels.Merge(spec.Template.Labels, ownedLabels(echo, serverComponent))
 
 	image := echo.Spec.Image
 	if image == "" {
@@ -62,11 +62,10 @@ func Deployment(deployment *appsv1.Deployment, echo *echov1.Echo, defaultImage s
 }
 
 func mutatePod(pod *corev1.PodSpec, echo *echov1.Echo, image string) {
-	pod.AutomountServiceAccountToken = new(false)
-	pod.EnableServiceLinks = new(false)
-	pod.HostNetwork, pod.HostPID, pod.HostIPC = false, false, false
+	mutatePodIsolation(pod)
 	pod.TerminationGracePeriodSeconds = new(gracePeriodSeconds)
-	mutatePodSecurity(ensure(&pod.SecurityContext), echo)
+	mutatePodSecurity(ensure(&pod.SecurityContext))
+	mutateUnprivilegedPorts(pod.SecurityContext, echo)
 	mutateNodes(pod, echo)
 	for _, topologyKey := range []string{corev1.LabelTopologyZone, corev1.LabelHostname} {
 		mutateSpread(&pod.TopologySpreadConstraints, topologyKey, echo)
@@ -81,6 +80,13 @@ func mutatePod(pod *corev1.PodSpec, echo *echov1.Echo, image string) {
 		i = 0
 	}
 	mutateContainer(&pod.Containers[i], echo, image)
+}
+
+// mutatePodIsolation isolates the pod from the API server, and from its node.
+func mutatePodIsolation(pod *corev1.PodSpec) {
+	pod.AutomountServiceAccountToken = new(false)
+	pod.EnableServiceLinks = new(false)
+	pod.HostNetwork, pod.HostPID, pod.HostIPC = false, false, false
 }
 
 // mutateSpread spreads the pods of one revision over zones or nodes, if possible. The key of a

@@ -21,5 +21,8 @@ func within(field, parent string) bool {
 
 // EchoName returns the name of the Echo to which a child with this name belongs, if any.
 func EchoName(childName string) (string, bool) {
-	return strings.CutPrefix(childName, namePrefix)
+	if name, found := strings.CutPrefix(childName, namePrefix); found {
+		return name, true
+	}
+	return strings.CutPrefix(childName, verifierPrefix)
 }

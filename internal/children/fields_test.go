@@ -24,6 +24,12 @@ func TestDeterminesAnswer(t *testing.T) {
 		{"Service", "spec.ports[http].targetPort", true},
 		{"Service", "spec.sessionAffinity", false},
 		{"PodDisruptionBudget", "spec.maxUnavailable", false},
+		{"VerifierDeployment", "spec.template.metadata.labels[kkloud.io/answer]", true},
+		{"VerifierDeployment", "spec.template.metadata.labels[kkloud.io/echo]", true},
+		{"VerifierDeployment", "spec.template.spec.containers[service].args[1]", true},
+		{"VerifierDeployment", "spec.template.spec.containers[service].resources", false},
+		{"VerifierDaemonSet", "spec.template.spec.containers[route].readinessProbe.httpGet.path", true},
+		{"VerifierDaemonSet", "spec.template.spec.tolerations[0]", false},
 		{"HTTPRoute", "spec.rules[0].backendRefs[echo-hello].weight", true},
 		{"HTTPRoute", "spec.parentRefs[0].port", true},
 		{"HTTPRoute", "metadata.labels[kkloud.io/echo]", false},
@@ -36,8 +42,11 @@ func TestDeterminesAnswer(t *testing.T) {
 
 func TestEchoNameReturnsTheNameOfTheEchoOfAChild(t *testing.T) {
 	echo := newEcho()
-	if name, found := EchoName(Name(echo)); !found || name != echo.Name {
-		t.Errorf("EchoName(%q) = %q, %t, want %q", Name(echo), name, found, echo.Name)
+	for _, kind := range Kinds {
+		child := kind.ChildName(echo)
+		if name, found := EchoName(child); !found || name != echo.Name {
+			t.Errorf("EchoName(%q) = %q, %t, want %q", child, name, found, echo.Name)
+		}
 	}
 	if name, found := EchoName("web"); found {
 		t.Errorf("EchoName(web) = %q, want none", name)

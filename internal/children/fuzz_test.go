@@ -32,7 +32,9 @@ func FuzzMutate(f *testing.F) {
 		equal(t, again, want)
 
 		shared := want.deepCopy()
-		Share(shared.deployment())
+		for _, object := range shared {
+			Share(object)
+		}
 		equal(t, shared, want)
 
 		edited := desiredState(before)
@@ -40,6 +42,7 @@ func FuzzMutate(f *testing.F) {
 		equal(t, edited, want)
 
 		equal(t, echo, untouched)
+		expectVerifierPods(t, want, echo)
 		if problems := validation.IsDNS1123Label(Name(echo)); len(problems) > 0 {
 			t.Errorf("name %q is not a DNS label: %v", Name(echo), problems)
 		}

@@ -16,7 +16,7 @@ func WantsHTTPRoute(echo *echov1.Echo) bool { return echo.Spec.Route != nil }
 // HTTPRoute mutates the HTTPRoute of the Echo. It has exactly one rule, which keeps its name and its
 // timeouts. Other filters and backends would change the answer, so the rule has none.
 func HTTPRoute(route *gatewayv1.HTTPRoute, echo *echov1.Echo) {
-	setMeta(route, echo)
+	setMeta(route, echo, serverComponent)
 	spec := ptr.Deref(echo.Spec.Route, echov1.Route{})
 	route.Spec.ParentRefs = ParentRefs(&spec)
 	route.Spec.Hostnames = nil

@@ -1,6 +1,8 @@
 package children
 
 import (
+	"slices"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -22,8 +24,11 @@ type Object interface {
 // Kind is one kind of object that an Echo owns. The operator and its tests range over Kinds,
 // so a new kind is added here.
 type Kind struct {
-	// Name of the kind, for example "Deployment".
+	// Name of the kind of child, in metrics and in the status. It is that of the kind of object, for
+	// example "Deployment", unless an Echo has several children of that kind.
 	Name string
+	// ObjectKind is the kind of object, for example "Deployment".
+	ObjectKind string
 	// Resource is the name of the kind in RBAC rules, audit logs and request paths.
 	Resource schema.GroupVersionResource
 	// New returns an empty object.
@@ -35,20 +40,41 @@ type Kind struct {
 	// OptionalAPI is true if the cluster may not serve the kind. The operator watches such a kind
 	// only while an Echo needs it.
 	OptionalAPI bool
+	// Verifier is true for the child that verifies the answer. The operator writes it after the rollout
+	// of the other children.
+	Verifier bool
 	// Wanted reports whether the Echo has a child of this kind.
 	Wanted func(*echov1.Echo) bool
 	// AnswerFields are the fields that determine the answer to a client. If admission changes
 	// one, the Echo is not Ready. An item of a list is named by its field "name", or its index.
 	AnswerFields []string
 	// Mutate sets the fields that the operator owns on an empty or a live object.
-	Mutate func(object Object, echo *echov1.Echo, serverImage string)
+	Mutate func(object Object, echo *echov1.Echo, in Inputs)
+}
+
+// ChildName returns the name of the Echo's child of this kind.
+func (k Kind) ChildName(echo *echov1.Echo) string {
+	if k.Verifier {
+		return VerifierName(echo)
+	}
+	return Name(echo)
+}
+
+// DifferentObjectKinds returns the kinds without those whose kind of object an earlier one has.
+func DifferentObjectKinds() (different []Kind) {
+	for _, kind := range Kinds {
+		if !slices.ContainsFunc(different, func(other Kind) bool { return other.Resource == kind.Resource }) {
+			different = append(different, kind)
+		}
+	}
+	return different
 }
 
 // The operator deletes only optional children, and the garbage collector the others. But a cluster
 // that protects owner references, such as OpenShift, requires permission to delete an orphan for its
 // adoption.
 // +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=apps,resources=deployments;daemonsets,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=httproutes,verbs=get;list;watch;create;patch;delete
 
@@ -56,25 +82,27 @@ type Kind struct {
 // Service comes first, so that the first ready pod is reachable immediately.
 var Kinds = []Kind{
 	{
-		Name:     "Service",
-		Resource: corev1.SchemeGroupVersion.WithResource("services"),
-		New:      func() Object { return &corev1.Service{} },
-		NewList:  func() runtime.Object { return &corev1.ServiceList{} },
-		Wanted:   always,
+		Name:       "Service",
+		ObjectKind: "Service",
+		Resource:   corev1.SchemeGroupVersion.WithResource("services"),
+		New:        func() Object { return &corev1.Service{} },
+		NewList:    func() runtime.Object { return &corev1.ServiceList{} },
+		Wanted:     always,
 		AnswerFields: []string{
 			"spec.externalName",
 			"spec.ports",
 			"spec.selector",
 			"spec.type",
 		},
-		Mutate: func(o Object, echo *echov1.Echo, _ string) { Service(o.(*corev1.Service), echo) },
+		Mutate: func(o Object, echo *echov1.Echo, _ Inputs) { Service(o.(*corev1.Service), echo) },
 	},
 	{
-		Name:     "Deployment",
-		Resource: appsv1.SchemeGroupVersion.WithResource("deployments"),
-		New:      func() Object { return &appsv1.Deployment{} },
-		NewList:  func() runtime.Object { return &appsv1.DeploymentList{} },
-		Wanted:   always,
+		Name:       "Deployment",
+		ObjectKind: "Deployment",
+		Resource:   appsv1.SchemeGroupVersion.WithResource("deployments"),
+		New:        func() Object { return &appsv1.Deployment{} },
+		NewList:    func() runtime.Object { return &appsv1.DeploymentList{} },
+		Wanted:     always,
 		AnswerFields: []string{
 			"spec.replicas",
 			"spec.selector",
@@ -85,32 +113,76 @@ var Kinds = []Kind{
 			"spec.template.spec.containers[" + containerName + "].name",
 			"spec.template.spec.containers[" + containerName + "].ports",
 		},
-		Mutate: func(o Object, echo *echov1.Echo, serverImage string) {
-			Deployment(o.(*appsv1.Deployment), echo, serverImage)
+		Mutate: func(o Object, echo *echov1.Echo, in Inputs) {
+			Deployment(o.(*appsv1.Deployment), echo, in.ServerImage)
 		},
 	},
 	{
-		Name:     "PodDisruptionBudget",
-		Resource: policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets"),
-		New:      func() Object { return &policyv1.PodDisruptionBudget{} },
-		NewList:  func() runtime.Object { return &policyv1.PodDisruptionBudgetList{} },
-		Wanted:   WantsPodDisruptionBudget,
-		Mutate: func(o Object, echo *echov1.Echo, _ string) {
+		Name:       "PodDisruptionBudget",
+		ObjectKind: "PodDisruptionBudget",
+		Resource:   policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets"),
+		New:        func() Object { return &policyv1.PodDisruptionBudget{} },
+		NewList:    func() runtime.Object { return &policyv1.PodDisruptionBudgetList{} },
+		Wanted:     WantsPodDisruptionBudget,
+		Mutate: func(o Object, echo *echov1.Echo, _ Inputs) {
 			PodDisruptionBudget(o.(*policyv1.PodDisruptionBudget), echo)
 		},
 		Optional: true,
 	},
 	{
+		Name:         "VerifierDeployment",
+		ObjectKind:   "Deployment",
+		Resource:     appsv1.SchemeGroupVersion.WithResource("deployments"),
+		New:          func() Object { return &appsv1.Deployment{} },
+		NewList:      func() runtime.Object { return &appsv1.DeploymentList{} },
+		Optional:     true,
+		Verifier:     true,
+		Wanted:       WantsVerifierDeployment,
+		AnswerFields: append([]string{"spec.replicas"}, verifierAnswerFields...),
+		Mutate: func(o Object, echo *echov1.Echo, in Inputs) {
+			VerifierDeployment(o.(*appsv1.Deployment), echo, in)
+		},
+	},
+	{
+		Name:         "VerifierDaemonSet",
+		ObjectKind:   "DaemonSet",
+		Resource:     appsv1.SchemeGroupVersion.WithResource("daemonsets"),
+		New:          func() Object { return &appsv1.DaemonSet{} },
+		NewList:      func() runtime.Object { return &appsv1.DaemonSetList{} },
+		Optional:     true,
+		Verifier:     true,
+		Wanted:       WantsVerifierDaemonSet,
+		AnswerFields: verifierAnswerFields,
+		Mutate: func(o Object, echo *echov1.Echo, in Inputs) {
+			VerifierDaemonSet(o.(*appsv1.DaemonSet), echo, in)
+		},
+	},
+	{
 		Name:         "HTTPRoute",
+		ObjectKind:   "HTTPRoute",
 		Resource:     schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: "v1", Resource: "httproutes"},
 		New:          func() Object { return &gatewayv1.HTTPRoute{} },
 		NewList:      func() runtime.Object { return &gatewayv1.HTTPRouteList{} },
 		Wanted:       WantsHTTPRoute,
 		AnswerFields: []string{"spec.hostnames", "spec.parentRefs", "spec.rules"},
-		Mutate:       func(o Object, echo *echov1.Echo, _ string) { HTTPRoute(o.(*gatewayv1.HTTPRoute), echo) },
+		Mutate:       func(o Object, echo *echov1.Echo, _ Inputs) { HTTPRoute(o.(*gatewayv1.HTTPRoute), echo) },
 		Optional:     true,
 		OptionalAPI:  true,
 	},
 }
 
 func always(*echov1.Echo) bool { return true }
+
+// verifierAnswerFields are the fields of a verifier that determine what its result is about.
+var verifierAnswerFields = func() []string {
+	fields := []string{"spec.selector"}
+	for _, label := range []string{EchoLabel, VerifiesLabel, AnswerLabel} {
+		fields = append(fields, "spec.template.metadata.labels["+label+"]")
+	}
+	for _, l := range allLayers {
+		for _, field := range []string{"args", "command", "name", "ports", "readinessProbe", "startupProbe"} {
+			fields = append(fields, "spec.template.spec.containers["+l.name+"]."+field)
+		}
+	}
+	return fields
+}()

@@ -16,7 +16,7 @@ func TestKindsNameTheTypesOfTheirObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, kind := range Kinds {
-		for name, object := range map[string]runtime.Object{kind.Name: kind.New(), kind.Name + "List": kind.NewList()} {
+		for name, object := range map[string]runtime.Object{kind.ObjectKind: kind.New(), kind.ObjectKind + "List": kind.NewList()} {
 			want := kind.Resource.GroupVersion().WithKind(name)
 			if got, _, err := types.ObjectKinds(object); err != nil || len(got) != 1 || got[0] != want {
 				t.Errorf("%s: type of %T = %v, %v, want %v", kind.Name, object, got, err, want)
@@ -39,5 +39,19 @@ func TestEveryEchoWantsTheKindsThatAreNotOptional(t *testing.T) {
 		if !kind.Optional && !kind.Wanted(newEcho()) {
 			t.Errorf("a minimal Echo does not want a %s, but the kind is not optional", kind.Name)
 		}
+	}
+}
+
+func TestKindsHaveDifferentNames(t *testing.T) {
+	names, objects := map[string]bool{}, map[string]bool{}
+	for _, kind := range Kinds {
+		object := kind.Resource.Resource + "/" + kind.ChildName(newEcho())
+		if names[kind.Name] || objects[object] {
+			t.Errorf("another kind has the name %s or the object %s, too", kind.Name, object)
+		}
+		names[kind.Name], objects[object] = true, true
+	}
+	if got, want := len(DifferentObjectKinds()), len(Kinds)-1; got != want { // Deployments are servers and verifiers.
+		t.Errorf("there are %d different kinds of objects, want %d", got, want)
 	}
 }

@@ -10,6 +10,7 @@ package children
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -63,7 +64,7 @@ func IsOrphan(object metav1.Object, echo *echov1.Echo) bool {
 
 const namePrefix = "echo-"
 
-// Name returns the name of every child of the Echo.
+// Name returns the name of the children of the Echo, except for its verifier.
 func Name(echo *echov1.Echo) string {
 	return namePrefix + echo.Name
 }
@@ -73,20 +74,38 @@ func Selector(echo *echov1.Echo) labels.Set {
 	return labels.Set{EchoLabel: echo.Name}
 }
 
-func ownedLabels(echo *echov1.Echo) labels.Set {
-	return labels.Merge(Selector(echo), labels.Set{
+// IsVerifierName reports whether an object has the name of a verifier.
+func IsVerifierName(name string) bool { return strings.HasPrefix(name, verifierPrefix) }
+
+// VerifierName returns the name of the verifier of the Echo.
+func VerifierName(echo *echov1.Echo) string {
+	return verifierPrefix + echo.Name
+}
+
+// The components of an Echo.
+const (
+	serverComponent   = "server"
+	verifierComponent = "verifier"
+)
+
+func ownedLabels(echo *echov1.Echo, component string) labels.Set {
+	return labels.Merge(Selector(echo), recommendedLabels(echo, component))
+}
+
+func recommendedLabels(echo *echov1.Echo, component string) labels.Set {
+	return labels.Set{
 		ManagedByLabel:                ManagedBy,
 		"app.kubernetes.io/name":      "echo",
 		"app.kubernetes.io/instance":  echo.Name,
-		"app.kubernetes.io/component": "server",
-	})
+		"app.kubernetes.io/component": component,
+	}
 }
 
 // setMeta sets the labels and the controller reference of a child. It does not change an
 // existing reference: a cluster that protects owner references requires permission to delete
 // the child for that.
-func setMeta(child metav1.Object, echo *echov1.Echo) {
-	child.SetLabels(labels.Merge(child.GetLabels(), ownedLabels(echo)))
+func setMeta(child metav1.Object, echo *echov1.Echo, component string) {
+	child.SetLabels(labels.Merge(child.GetLabels(), ownedLabels(echo, component)))
 	if !metav1.IsControlledBy(child, echo) {
 		owner := *metav1.NewControllerRef(echo, echov1.GroupVersion.WithKind("Echo"))
 		child.SetOwnerReferences(append(child.GetOwnerReferences(), owner))

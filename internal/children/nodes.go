@@ -12,15 +12,19 @@ import (
 // mutateNodes restricts the pods to nodes that can run the image: Linux for every image, and the
 // architectures that the default image is built for.
 func mutateNodes(pod *corev1.PodSpec, echo *echov1.Echo) {
-	if pod.NodeSelector == nil {
-		pod.NodeSelector = map[string]string{}
-	}
-	pod.NodeSelector[corev1.LabelOSStable] = string(corev1.Linux)
+	requireLinux(pod)
 	if echo.Spec.Image == "" {
 		requireArchitecture(pod)
 	} else {
 		removeArchitecture(pod)
 	}
+}
+
+func requireLinux(pod *corev1.PodSpec) {
+	if pod.NodeSelector == nil {
+		pod.NodeSelector = map[string]string{}
+	}
+	pod.NodeSelector[corev1.LabelOSStable] = string(corev1.Linux)
 }
 
 func architecture() corev1.NodeSelectorRequirement {

@@ -31,6 +31,22 @@ const (
 	probe     = `(readiness|liveness)Probe`
 )
 
+// verifierPod matches the fields of the pod template of a verifier. A container of a layer that is not
+// verified is removed.
+var verifierPod = `spec\.template\.` + oneOf(ownedMeta, `metadata\.labels\.kkloud\.io/(verifies|answer)`, `spec\.`+oneOf(
+	`automountServiceAccountToken|enableServiceLinks|host(Network|PID|IPC)|terminationGracePeriodSeconds`,
+	`securityContext\.(runAs(NonRoot|User|Group)|seccompProfile)`,
+	`nodeSelector\.kubernetes\.io/os`,
+	`affinity\.nodeAffinity\.required.*\.matchExpressions\[.*kubernetes\.io/arch.*amd64 arm64.*\]`,
+	`containers\[route\]`,
+	`containers\[(dns|service)\]\.`+oneOf(
+		`name|image|imagePullPolicy|terminationMessagePolicy|command|args|livenessProbe`,
+		`ports\[verify-(dns|service)\]|resources\.(limits|requests)`,
+		`securityContext\.(allowPrivilegeEscalation|readOnlyRootFilesystem|capabilities|privileged|runAs(NonRoot|User|Group))`,
+		`(readiness|startup)Probe\.(exec|tcpSocket|grpc|(initialDelay|period|timeout)Seconds|(success|failure)Threshold|httpGet\.(path|port|scheme|host))`,
+	),
+))
+
 // owned matches the paths of the fields that the mutate functions set. They change no other field.
 var owned = map[string]*regexp.Regexp{
 	"Service": paths(ownedMeta, `spec\.(type|externalName|loadBalancerSourceRanges|selector|ports)`),
@@ -55,6 +71,13 @@ var owned = map[string]*regexp.Regexp{
 			),
 		)),
 	"PodDisruptionBudget": paths(ownedMeta, `spec\.(selector|minAvailable|maxUnavailable|unhealthyPodEvictionPolicy)`),
+	"VerifierDeployment": paths(ownedMeta,
+		`spec\.(replicas|paused|selector\.matchLabels\.kkloud\.io/verifies|minReadySeconds|progressDeadlineSeconds|revisionHistoryLimit|strategy\.)`,
+		verifierPod),
+	"VerifierDaemonSet": paths(ownedMeta,
+		`spec\.(selector\.matchLabels\.kkloud\.io/verifies|minReadySeconds|revisionHistoryLimit)`,
+		`spec\.updateStrategy\.(type|rollingUpdate\.(maxSurge|maxUnavailable))`,
+		verifierPod),
 	// Further rules are removed.
 	"HTTPRoute": paths(ownedMeta, `spec\.(parentRefs|hostnames)\[`, `spec\.rules\[(0\]\.(matches|filters|backendRefs)|[1-9])`),
 }
@@ -117,7 +140,7 @@ func FuzzOwnership(f *testing.F) {
 			removeDuplicates(object)
 			object.SetResourceVersion("") // A Service of an earlier version has another target port for a while.
 			before := fields(t, object)
-			kind.Mutate(object, echo, defaultImage)
+			kind.Mutate(object, echo, inputs)
 			after := fields(t, object)
 			for field, value := range fields(t, want[kind.Name]) {
 				if (owned[kind.Name].MatchString(field) || settings.MatchString(field)) && !reflect.DeepEqual(after[field], value) {
@@ -135,7 +158,7 @@ func FuzzOwnership(f *testing.F) {
 				}
 			}
 			again := object.DeepCopyObject().(Object)
-			kind.Mutate(again, echo, defaultImage)
+			kind.Mutate(again, echo, inputs)
 			if !equality.Semantic.DeepEqual(again, object) {
 				t.Errorf("a second mutation changes the %s:\n%s", kind.Name, diff.Diff(object, again))
 			}
@@ -147,7 +170,8 @@ func FuzzOwnership(f *testing.F) {
 func filler(data []byte) *randfill.Filler {
 	text := func(s *string, c randfill.Continue) {
 		*s = []string{"a", "b", "c", "d", "", "echo", "tmp", "/tmp", "http", "kkloud-echo", "ECHO_TEXT", "ECHO_PORT", unprivilegedPorts, "kkloud.io/echo",
-			corev1.LabelTopologyZone, corev1.LabelHostname, corev1.LabelOSStable, corev1.LabelArchStable, PodSettingsAnnotation}[c.Intn(19)]
+			corev1.LabelTopologyZone, corev1.LabelHostname, corev1.LabelOSStable, corev1.LabelArchStable, PodSettingsAnnotation,
+			VerifiesLabel, AnswerLabel, "verify-dns"}[c.Intn(22)]
 	}
 	return randfill.NewFromGoFuzz(data).NilChance(0.3).NumElements(0, 4).Funcs(
 		text,
@@ -164,41 +188,48 @@ func filler(data []byte) *randfill.Filler {
 		func(pod *corev1.PodSpec, c randfill.Continue) {
 			c.FillNoCustom(pod)
 			if len(pod.Containers) > 0 {
-				pod.Containers[c.Intn(len(pod.Containers))].Name = containerName
+				pod.Containers[c.Intn(len(pod.Containers))].Name = []string{containerName, "dns", "service", "route"}[c.Intn(4)]
 			}
 		},
 	)
 }
 
-// removeDuplicates removes items with the same key, and makes the template match the selector: the API
-// server rejects other objects.
+// removeDuplicates removes what the API server rejects: items with the same key, and a template that
+// does not match the selector.
 func removeDuplicates(object Object) {
 	switch o := object.(type) {
 	case *corev1.Service:
 		unique(&o.Spec.Ports, func(p corev1.ServicePort) string { return p.Name })
 	case *appsv1.Deployment:
-		pod := &o.Spec.Template.Spec
-		if o.Spec.Selector != nil { // The API server rejects a selector that does not match the template.
-			o.Spec.Template.Labels = labels.Merge(o.Spec.Template.Labels, o.Spec.Selector.MatchLabels)
+		removeDuplicatesOfPods(o.Spec.Selector, &o.Spec.Template)
+	case *appsv1.DaemonSet:
+		removeDuplicatesOfPods(o.Spec.Selector, &o.Spec.Template)
+	}
+}
+
+// removeDuplicatesOfPods also makes the template match the selector.
+func removeDuplicatesOfPods(selector *metav1.LabelSelector, template *corev1.PodTemplateSpec) {
+	pod := &template.Spec
+	if selector != nil {
+		template.Labels = labels.Merge(template.Labels, selector.MatchLabels)
+	}
+	unique(&pod.Tolerations, tolerationKey)
+	unique(&pod.ImagePullSecrets, secretKey)
+	if pod.Affinity != nil && pod.Affinity.NodeAffinity != nil && pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		for i := range pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+			term := &pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[i]
+			unique(&term.MatchExpressions, func(e corev1.NodeSelectorRequirement) string { return e.String() })
 		}
-		unique(&pod.Tolerations, tolerationKey)
-		unique(&pod.ImagePullSecrets, secretKey)
-		if pod.Affinity != nil && pod.Affinity.NodeAffinity != nil && pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
-			for i := range pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
-				term := &pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[i]
-				unique(&term.MatchExpressions, func(e corev1.NodeSelectorRequirement) string { return e.String() })
-			}
-		}
-		unique(&pod.Containers, func(c corev1.Container) string { return c.Name })
-		unique(&pod.Volumes, func(v corev1.Volume) string { return v.Name })
-		unique(&pod.TopologySpreadConstraints, func(c corev1.TopologySpreadConstraint) string { return c.TopologyKey + string(c.WhenUnsatisfiable) })
-		if pod.SecurityContext != nil {
-			unique(&pod.SecurityContext.Sysctls, func(s corev1.Sysctl) string { return s.Name })
-		}
-		for i := range pod.Containers {
-			unique(&pod.Containers[i].Ports, func(p corev1.ContainerPort) string { return p.Name })
-			unique(&pod.Containers[i].VolumeMounts, func(m corev1.VolumeMount) string { return m.MountPath })
-		}
+	}
+	unique(&pod.Containers, func(c corev1.Container) string { return c.Name })
+	unique(&pod.Volumes, func(v corev1.Volume) string { return v.Name })
+	unique(&pod.TopologySpreadConstraints, func(c corev1.TopologySpreadConstraint) string { return c.TopologyKey + string(c.WhenUnsatisfiable) })
+	if pod.SecurityContext != nil {
+		unique(&pod.SecurityContext.Sysctls, func(s corev1.Sysctl) string { return s.Name })
+	}
+	for i := range pod.Containers {
+		unique(&pod.Containers[i].Ports, func(p corev1.ContainerPort) string { return p.Name })
+		unique(&pod.Containers[i].VolumeMounts, func(m corev1.VolumeMount) string { return m.MountPath })
 	}
 }
 

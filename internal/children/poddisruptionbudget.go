@@ -18,7 +18,7 @@ func WantsPodDisruptionBudget(echo *echov1.Echo) bool {
 // PodDisruptionBudget mutates the budget of the Echo. It allows one eviction at a time, and
 // an unhealthy pod never blocks the drain of its node.
 func PodDisruptionBudget(budget *policyv1.PodDisruptionBudget, echo *echov1.Echo) {
-	setMeta(budget, echo)
+	setMeta(budget, echo, serverComponent)
 	budget.Spec.Selector = &metav1.LabelSelector{MatchLabels: Selector(echo)}
 	budget.Spec.MinAvailable = nil
 	budget.Spec.MaxUnavailable = new(intstr.FromInt32(1))

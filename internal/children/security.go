@@ -59,9 +59,12 @@ func mutateUser(deployment *appsv1.Deployment, image string) {
 // Security Standard allows this sysctl.
 const unprivilegedPorts = "net.ipv4.ip_unprivileged_port_start"
 
-func mutatePodSecurity(security *corev1.PodSecurityContext, echo *echov1.Echo) {
+func mutatePodSecurity(security *corev1.PodSecurityContext) {
 	security.RunAsNonRoot = new(true)
 	security.SeccompProfile = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
+}
+
+func mutateUnprivilegedPorts(security *corev1.PodSecurityContext, echo *echov1.Echo) {
 	isOurs := func(sysctl corev1.Sysctl) bool { return sysctl.Name == unprivilegedPorts }
 	if echo.Spec.TargetPort < 1024 {
 		ensureItem(&security.Sysctls, corev1.Sysctl{Name: unprivilegedPorts}, isOurs).Value = "0"

@@ -155,7 +155,7 @@ func TestSysctlIsSetForPortsBelow1024(t *testing.T) {
 		port int32
 		want []corev1.Sysctl
 	}{{1024, []corev1.Sysctl{other}}, {1023, []corev1.Sysctl{other, ours}}, {80, []corev1.Sysctl{other, ours}}, {5678, []corev1.Sysctl{other}}} {
-		mutatePodSecurity(security, newEcho(func(e *echov1.Echo) { e.Spec.TargetPort = c.port }))
+		mutateUnprivilegedPorts(security, newEcho(func(e *echov1.Echo) { e.Spec.TargetPort = c.port }))
 		equal(t, security.Sysctls, c.want)
 	}
 }

@@ -24,7 +24,7 @@ const (
 
 // Service mutates the Service of the Echo.
 func Service(service *corev1.Service, echo *echov1.Echo) {
-	setMeta(service, echo)
+	setMeta(service, echo, serverComponent)
 	service.Spec.Type = corev1.ServiceTypeClusterIP
 	// These fields belong to other types, and would remain after the type is reverted.
 	service.Spec.ExternalName, service.Spec.LoadBalancerSourceRanges = "", nil

@@ -2,17 +2,24 @@ package children
 
 import (
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 )
 
-// common is the Deployment of an Echo with default settings.
-var common = func() *appsv1.Deployment {
-	deployment := &appsv1.Deployment{}
-	Deployment(deployment, &echov1.Echo{Spec: echov1.EchoSpec{Replicas: 1, TargetPort: 5678}}, "")
-	return deployment
+// The children of an Echo with default settings: its Deployment, and its verifier with every layer.
+var common, commonVerifier = func() (*appsv1.Deployment, *appsv1.Deployment) {
+	echo := &echov1.Echo{Spec: echov1.EchoSpec{
+		Replicas: 1, TargetPort: 5678,
+		Route:  &echov1.Route{ParentRefs: []echov1.ParentRef{{}}, Hostnames: []string{"a"}, Paths: []echov1.Path{{}}},
+		Verify: &echov1.Verify{PeriodSeconds: 10, TimeoutSeconds: 2, FailureThreshold: 3},
+	}}
+	server, verifier := &appsv1.Deployment{}, &appsv1.Deployment{}
+	Deployment(server, echo, "")
+	VerifierDeployment(verifier, echo, Inputs{})
+	return server, verifier
 }()
 
 // constants has the texts in the metadata of every child.
@@ -59,28 +66,45 @@ func constant(text string) string {
 	return text
 }
 
-// Share saves memory in a cache of many Deployments. Values that are equal in most Deployments,
-// or that occur twice in this one, share memory. The Deployment must not be changed afterwards.
-func Share(deployment *appsv1.Deployment) {
-	spec := &deployment.Spec
-	share(&spec.Template.Labels, deployment.Labels)
-	share(&spec.Strategy, common.Spec.Strategy)
-	pod, commonPod := &spec.Template.Spec, &common.Spec.Template.Spec
+// Share saves memory in a cache of many Deployments and DaemonSets. Values that are equal in most of them,
+// or that occur twice in this one, share memory. The object must not be changed afterwards.
+func Share(object Object) {
+	switch o := object.(type) {
+	case *appsv1.Deployment:
+		share(&o.Spec.Strategy, common.Spec.Strategy)
+		shareTemplate(&o.Spec.Template, o.Labels, o.Spec.Selector)
+	case *appsv1.DaemonSet:
+		shareTemplate(&o.Spec.Template, o.Labels, o.Spec.Selector)
+	}
+}
+
+func shareTemplate(template *corev1.PodTemplateSpec, labels map[string]string, selector *metav1.LabelSelector) {
+	share(&template.Labels, labels)
+	pod, commonPod := &template.Spec, &common.Spec.Template.Spec
+	if template.Labels[VerifiesLabel] != "" {
+		commonPod = &commonVerifier.Spec.Template.Spec
+	}
 	share(&pod.SecurityContext, commonPod.SecurityContext)
 	share(&pod.Volumes, commonPod.Volumes)
 	share(&pod.NodeSelector, commonPod.NodeSelector)
 	share(&pod.Affinity, commonPod.Affinity)
 	for i := range pod.TopologySpreadConstraints {
-		share(&pod.TopologySpreadConstraints[i].LabelSelector, spec.Selector)
-		share(&pod.TopologySpreadConstraints[i].MatchLabelKeys, commonPod.TopologySpreadConstraints[0].MatchLabelKeys)
+		share(&pod.TopologySpreadConstraints[i].LabelSelector, selector)
+		share(&pod.TopologySpreadConstraints[i].MatchLabelKeys, common.Spec.Template.Spec.TopologySpreadConstraints[0].MatchLabelKeys)
 	}
 	for i := range pod.Containers {
 		container, commonContainer := &pod.Containers[i], &commonPod.Containers[0]
+		for j := range commonPod.Containers {
+			if commonPod.Containers[j].Name == container.Name {
+				commonContainer = &commonPod.Containers[j]
+			}
+		}
 		share(&container.Ports, commonContainer.Ports)
 		share(&container.Resources, commonContainer.Resources)
 		share(&container.VolumeMounts, commonContainer.VolumeMounts)
 		share(&container.Lifecycle, commonContainer.Lifecycle)
 		share(&container.SecurityContext, commonContainer.SecurityContext)
+		share(&container.StartupProbe, commonContainer.StartupProbe)
 		share(&container.ReadinessProbe, commonContainer.ReadinessProbe)
 		share(&container.LivenessProbe, commonContainer.LivenessProbe)
 	}

@@ -36,7 +36,7 @@ func CacheOptions(namespaces []string) cache.Options {
 	options := cacheOptions(namespaces)
 	options.ByObject[&echov1.Echo{}] = cache.ByObject{Transform: slimEcho}
 	options.ByObject[&corev1.Pod{}] = cache.ByObject{Label: managed, Transform: slimPod}
-	for _, kind := range children.Kinds {
+	for _, kind := range children.DifferentObjectKinds() {
 		if !kind.OptionalAPI {
 			addKind(options, kind)
 		}
@@ -105,9 +105,7 @@ func slimChild(kind children.Kind, cached any) any {
 		return stub(kind, object)
 	}
 	children.ShareMeta(object)
-	if deployment, ok := cached.(*appsv1.Deployment); ok {
-		children.Share(deployment)
-	}
+	children.Share(object)
 	return cached
 }
 
@@ -139,7 +137,7 @@ func slimRoute(route *gatewayv1.HTTPRoute) {
 	}
 }
 
-// isChild reports whether the object may be a child: at most one object of a kind is, for each Echo.
+// isChild reports whether the object may be a child: at most two objects of a kind are, for each Echo.
 func isChild(object client.Object) bool {
 	name, found := children.EchoName(object.GetName())
 	if controller := metav1.GetControllerOf(object); controller != nil {
@@ -189,8 +187,8 @@ func RESTMapper() meta.RESTMapper {
 	add("Echo", echov1.GroupVersion.WithResource("echoes"))
 	add("Pod", corev1.SchemeGroupVersion.WithResource("pods"))
 	add("ReplicaSet", appsv1.SchemeGroupVersion.WithResource("replicasets"))
-	for _, kind := range children.Kinds {
-		add(kind.Name, kind.Resource)
+	for _, kind := range children.DifferentObjectKinds() {
+		add(kind.ObjectKind, kind.Resource)
 	}
 	return mapper
 }

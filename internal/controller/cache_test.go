@@ -26,8 +26,8 @@ func TestChildrenOfTheDefaultServerAreCached(t *testing.T) {
 		echo.Spec.Page = &echov1.Page{Title: strings.Repeat(`"`, 253), Color: "#2196F3"}
 		for _, kind := range children.Kinds {
 			child := kind.New()
-			child.SetName(children.Name(echo))
-			kind.Mutate(child, echo, serverImage)
+			child.SetName(kind.ChildName(echo))
+			kind.Mutate(child, echo, inputs)
 			if isStub(slimChild(kind, child).(client.Object)) {
 				t.Errorf("Limits[%d]: %s has %d bytes, want at most %d", i, kind.Name, child.(interface{ Size() int }).Size(), maxCachedSize)
 			}

@@ -34,6 +34,8 @@ type child struct {
 	recheck time.Duration
 	// slow is true if a write took long and failed.
 	slow bool
+	// outdated is true for a verifier that is not written yet for the newest spec.
+	outdated bool
 	// notServed is true if the API server does not serve the kind.
 	notServed bool
 }
@@ -44,10 +46,10 @@ const recreation = "recreation"
 // desiredState returns a mutated copy of the live object, and whether the two differ. Usually they
 // do not: comparing the encodings shows that in an eighth of the time of reflection. Encodings
 // of equal objects may differ in notation, for example 1 and 1000m, so reflection decides then.
-func (r *EchoReconciler) desiredState(echo *echov1.Echo, c children.Kind, live client.Object) (desired client.Object, changed bool) {
+func desiredState(echo *echov1.Echo, c children.Kind, in children.Inputs, live client.Object) (desired client.Object, changed bool) {
 	desired = live.DeepCopyObject().(client.Object)
 	before := encode(desired)
-	c.Mutate(desired, echo, r.ServerImage)
+	c.Mutate(desired, echo, in)
 	if before != nil && bytes.Equal(before, encode(desired)) {
 		return desired, false
 	}
@@ -73,8 +75,8 @@ func (r *EchoReconciler) clientOf(c children.Kind) client.Client {
 
 // reconcileChild brings one child to its desired state with at most one write. It returns an
 // error if the API server did not respond, or if the cache lags behind.
-func (r *EchoReconciler) reconcileChild(ctx context.Context, echo *echov1.Echo, c children.Kind) (child, error) {
-	wanted := c.Wanted(echo)
+func (r *EchoReconciler) reconcileChild(ctx context.Context, echo *echov1.Echo, c children.Kind, in children.Inputs) (child, error) {
+	wanted := r.wants(echo, c)
 	live, err := r.find(ctx, echo, c, wanted)
 	if err != nil {
 		return child{}, err
@@ -83,7 +85,7 @@ func (r *EchoReconciler) reconcileChild(ctx context.Context, echo *echov1.Echo, 
 		if !wanted {
 			return child{}, nil
 		}
-		created, existing, err := r.create(ctx, echo, c)
+		created, existing, err := r.create(ctx, echo, c, in)
 		if existing == nil {
 			return created, err
 		}
@@ -105,7 +107,7 @@ func (r *EchoReconciler) reconcileChild(ctx context.Context, echo *echov1.Echo, 
 	case !wanted:
 		return r.remove(ctx, echo, c, live)
 	}
-	result, err := r.update(ctx, echo, c, live)
+	result, err := r.update(ctx, echo, c, in, live)
 	if live.GetLabels()[children.ManagedByLabel] != children.ManagedBy {
 		result.recheck = earliest(result.recheck, unwatchedRecheck)
 	}
@@ -116,12 +118,18 @@ func (r *EchoReconciler) reconcileChild(ctx context.Context, echo *echov1.Echo, 
 // removed the operator's label.
 const unwatchedRecheck = 5 * time.Second
 
+// wants reports whether the Echo has a child of the kind. An administrator has to allow a verifier on
+// every node.
+func (r *EchoReconciler) wants(echo *echov1.Echo, c children.Kind) bool {
+	return c.Wanted(echo) && (r.AllowEveryNodeVerification || !c.Verifier || !children.WantsVerifierDaemonSet(echo))
+}
+
 // find returns the object with the name of the child, or nil. The cache contains only objects
 // with the operator's label, and only stubs of those that are not children. So an object that is
 // missing there, or seems not to be controlled by the Echo, is read from the API server.
 func (r *EchoReconciler) find(ctx context.Context, echo *echov1.Echo, c children.Kind, wanted bool) (client.Object, error) {
 	object := client.Object(c.New())
-	key := client.ObjectKey{Namespace: echo.Namespace, Name: children.Name(echo)}
+	key := client.ObjectKey{Namespace: echo.Namespace, Name: c.ChildName(echo)}
 	err := r.clientOf(c).Get(ctx, key, object)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -148,7 +156,7 @@ func (r *EchoReconciler) find(ctx context.Context, echo *echov1.Echo, c children
 // readLive reads the child from the API server. It returns nil if there is none.
 func (r *EchoReconciler) readLive(ctx context.Context, echo *echov1.Echo, c children.Kind) (client.Object, error) {
 	object := client.Object(c.New())
-	err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: echo.Namespace, Name: children.Name(echo)}, object)
+	err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: echo.Namespace, Name: c.ChildName(echo)}, object)
 	if err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
@@ -157,7 +165,7 @@ func (r *EchoReconciler) readLive(ctx context.Context, echo *echov1.Echo, c chil
 
 // previouslyReconciled reports whether the status was written after the child had been created.
 func previouslyReconciled(echo *echov1.Echo, c children.Kind) bool {
-	if c.OptionalAPI && !mayExist(echo) {
+	if c.OptionalAPI && !mayExist(echo) || c.Verifier && !mayBeVerified(echo) {
 		return false
 	}
 	observed := echo.Status.ObservedGeneration
@@ -196,7 +204,7 @@ func (r *EchoReconciler) checkNotNewer(ctx context.Context, echo *echov1.Echo, l
 }
 
 // create creates the child. If the child exists, it returns the existing object.
-func (r *EchoReconciler) create(ctx context.Context, echo *echov1.Echo, c children.Kind) (created child, existing client.Object, err error) {
+func (r *EchoReconciler) create(ctx context.Context, echo *echov1.Echo, c children.Kind, in children.Inputs) (created child, existing client.Object, err error) {
 	correction := ""
 	if r.mayBeRecreation(echo) {
 		correction = recreation
@@ -206,8 +214,8 @@ func (r *EchoReconciler) create(ctx context.Context, echo *echov1.Echo, c childr
 	}
 	object := client.Object(c.New())
 	object.SetNamespace(echo.Namespace)
-	object.SetName(children.Name(echo))
-	c.Mutate(object, echo, r.ServerImage)
+	object.SetName(c.ChildName(echo))
+	c.Mutate(object, echo, in)
 	children.SetGeneration(object, echo.Generation)
 	start := time.Now()
 	if err := call(ctx, func() error { return r.clientOf(c).Create(ctx, object) }); err != nil {
@@ -224,23 +232,23 @@ func (r *EchoReconciler) create(ctx context.Context, echo *echov1.Echo, c childr
 	if previouslyReconciled(echo, c) && !meta.IsStatusConditionTrue(echo.Status.Conditions, echov1.ConditionDegraded) {
 		r.Metrics.CountCorrection(c.Name)
 	}
-	created, err = r.written(echo, c, object, correction)
+	created, err = r.written(echo, c, in, object, correction)
 	return created, nil, err
 }
 
 // update writes the child if it differs from its desired state, based on the version that was
 // read. If the write is rejected, the child keeps the live object.
-func (r *EchoReconciler) update(ctx context.Context, echo *echov1.Echo, c children.Kind, live client.Object) (child, error) {
-	desired, changed := r.desiredState(echo, c, live)
+func (r *EchoReconciler) update(ctx context.Context, echo *echov1.Echo, c children.Kind, in children.Inputs, live client.Object) (child, error) {
+	desired, changed := desiredState(echo, c, in, live)
 	if !changed {
 		return child{object: live}, nil
 	}
-	return r.patch(ctx, echo, c, live, desired)
+	return r.patch(ctx, echo, c, in, live, desired)
 }
 
 // patch writes the difference between the live child and its desired state, unless the operator
 // has accepted this difference for this generation of the Echo, or has to wait.
-func (r *EchoReconciler) patch(ctx context.Context, echo *echov1.Echo, c children.Kind, live, desired client.Object) (child, error) {
+func (r *EchoReconciler) patch(ctx context.Context, echo *echov1.Echo, c children.Kind, in children.Inputs, live, desired client.Object) (child, error) {
 	record := accepted(echo, c.Name)
 	unchanged := child{object: live, overridden: record}
 	acceptedNow := record != nil && echo.Status.ObservedGeneration == echo.Generation // For this generation.
@@ -281,14 +289,14 @@ func (r *EchoReconciler) patch(ctx context.Context, echo *echov1.Echo, c childre
 	if drifted {
 		r.Metrics.CountCorrection(c.Name)
 	}
-	return r.written(echo, c, object, correction)
+	return r.written(echo, c, in, object, correction)
 }
 
 // written compares the object that a write returned with its desired state. Admission would change
 // it again, so an immediate retry has no effect. A correction names the drift that was reverted.
-func (r *EchoReconciler) written(echo *echov1.Echo, c children.Kind, object client.Object, correction string) (child, error) {
+func (r *EchoReconciler) written(echo *echov1.Echo, c children.Kind, in children.Inputs, object client.Object, correction string) (child, error) {
 	t := targetOf(echo, c.Name)
-	desired, changed := r.desiredState(echo, c, object)
+	desired, changed := desiredState(echo, c, in, object)
 	var difference changes
 	if changed {
 		var err error

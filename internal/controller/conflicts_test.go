@@ -28,17 +28,17 @@ var _ = Describe("An object that is not controlled by the Echo", func() {
 			startOperator()
 			namespace := newNamespace()
 			object := client.Object(kind.New())
-			kind.Mutate(object, newEcho(namespace, "other", func(s *echov1.EchoSpec) { s.Port, s.TargetPort = 1, 5678 }), serverImage)
+			kind.Mutate(object, newEcho(namespace, "other", func(s *echov1.EchoSpec) { s.Port, s.TargetPort = 1, 5678 }), inputs)
 			object.SetNamespace(namespace)
-			object.SetName("echo-hello")
+			object.SetName(kind.ChildName(newEcho(namespace, "hello")))
 			object.SetLabels(labels)
 			object.SetOwnerReferences(nil)
 			Expect(admin.Create(ctx, object)).To(Succeed())
 			version := object.GetResourceVersion()
 
-			echo := createEcho(namespace, "hello", everyChild)
+			echo := createEcho(namespace, "hello", everyChildWith(kind))
 			expectCondition(echo, echov1.ConditionDegraded, metav1.ConditionTrue, echov1.ReasonConflict)
-			Expect(message(echo, echov1.ConditionReady)).To(ContainSubstring("echo-hello exists and is not controlled by this Echo"))
+			Expect(message(echo, echov1.ConditionReady)).To(ContainSubstring(object.GetName() + " exists and is not controlled by this Echo"))
 			Eventually(func() []string { return eventsOf(echo) }).Should(ContainElement("Warning Conflict"))
 			edit(echo, func(s *echov1.EchoSpec) { s.Message, s.Port = "other", 81 })
 			expectCondition(echo, echov1.ConditionDegraded, metav1.ConditionTrue, echov1.ReasonConflict)
@@ -79,7 +79,7 @@ var _ = Describe("An object that is not controlled by the Echo", func() {
 		uids := map[string]string{}
 		for _, child := range childrenOf(echo) {
 			Expect(komega.Get(child)()).To(Succeed())
-			uids[fmt.Sprintf("%T", child)] = string(child.GetUID())
+			uids[fmt.Sprintf("%T %s", child, child.GetName())] = string(child.GetUID())
 		}
 		before := podsOf(echo)
 		Expect(admin.Delete(ctx, echo, client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
@@ -91,7 +91,7 @@ var _ = Describe("An object that is not controlled by the Echo", func() {
 		expectReady(restored)
 		for _, child := range childrenOf(echo) {
 			Expect(komega.Get(child)()).To(Succeed())
-			Expect(string(child.GetUID())).To(Equal(uids[fmt.Sprintf("%T", child)]))
+			Expect(string(child.GetUID())).To(Equal(uids[fmt.Sprintf("%T %s", child, child.GetName())]))
 			Expect(metav1.IsControlledBy(child, restored)).To(BeTrue())
 		}
 		Expect(podsOf(restored)).To(Equal(before))

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -65,6 +66,10 @@ type EchoReconciler struct {
 	Recorder events.EventRecorder
 	// ServerImage is the server image of an Echo that does not set its own.
 	ServerImage string
+	// VerifierImage is the image of verifiers.
+	VerifierImage string
+	// AllowEveryNodeVerification allows verifiers on every node.
+	AllowEveryNodeVerification bool
 	// MaxConcurrentReconciles is the maximum number of Echoes that are reconciled concurrently.
 	MaxConcurrentReconciles int
 	// Namespaces are the namespaces that the operator watches. None means all.
@@ -74,6 +79,8 @@ type EchoReconciler struct {
 
 	slots *slots
 	pace  pace
+	// verifiers has the verifiers in the cache.
+	verifiers verifiers
 	// optional has the kinds that the cluster may not serve, by name.
 	optional map[string]*optionalAPI
 	// discoveryPeriod replaces the constant of that name in tests.
@@ -96,7 +103,7 @@ func (r *EchoReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager)
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minBackoff, maxBackoff),
 		})
 	r.optional = map[string]*optionalAPI{}
-	for _, kind := range children.Kinds {
+	for _, kind := range children.DifferentObjectKinds() {
 		if kind.OptionalAPI {
 			api, err := newOptionalAPI(mgr, kind, r.Namespaces, cmp.Or(r.discoveryPeriod, discoveryPeriod))
 			if err != nil {
@@ -106,7 +113,8 @@ func (r *EchoReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager)
 			b.WatchesRawSource(api.source())
 			continue
 		}
-		b.Watches(kind.New(), handler.EnqueueRequestsFromMapFunc(echoOfChild), builder.WithPredicates(ignoreInitialList))
+		b.Watches(kind.New(), handler.EnqueueRequestsFromMapFunc(echoOfChild),
+			builder.WithPredicates(r.verifiers.observe(kind.ObjectKind), ignoreInitialList))
 	}
 	return b.Complete(reconcile.AsReconciler(mgr.GetClient(), r))
 }
@@ -159,7 +167,7 @@ func (r *EchoReconciler) Reconcile(ctx context.Context, echo *echov1.Echo) (ctrl
 	if err != nil {
 		return retry(err)
 	}
-	seconds := time.Duration(status.Recheck(observed, next)) * time.Second
+	seconds := time.Duration(status.Recheck(echo, observed, next)) * time.Second
 	return ctrl.Result{RequeueAfter: earliest(recheck, paused, seconds)}, nil
 }
 
@@ -177,23 +185,32 @@ func earliest(times ...time.Duration) (shortest time.Duration) {
 // become part of the observation. It returns all other errors, and when to reconcile again.
 func (r *EchoReconciler) reconcileChildren(ctx context.Context, echo *echov1.Echo) (observed status.Observation, recheck time.Duration, err error) {
 	var failed []error
+	in := children.Inputs{ServerImage: r.ServerImage, VerifierImage: r.VerifierImage}
 	reconcile := r.reconcileChild
 	if !echo.DeletionTimestamp.IsZero() {
 		reconcile = r.observeChild // The garbage collector deletes the children.
 	}
 	for _, c := range children.Kinds {
 		do := reconcile
-		if c.OptionalAPI {
+		switch {
+		case c.OptionalAPI:
 			do = r.ifServed(reconcile)
+		case c.Verifier && !r.wants(echo, c) && !r.verifiers.has(echo, c):
+			do = noChild
+		case c.Verifier && r.wants(echo, c) && !canVerify(echo, observed, in):
+			do = r.observeOutdated
 		}
-		result, err := do(ctx, echo, c)
+		result, err := do(ctx, echo, c, in)
 		if errors.Is(err, errStaleEcho) {
 			return observed, 0, err // The other children would be written for the same stale Echo.
 		}
 		if err != nil {
 			failed = append(failed, err)
 		}
-		observe(&observed, echo, c, result)
+		r.observe(&observed, echo, c, result)
+		if service, is := result.object.(*corev1.Service); is {
+			in.ClusterIPs = service.Spec.ClusterIPs
+		}
 		recheck = earliest(recheck, result.recheck)
 		if result.slow { // The status reports the failure before the next write, which may be slow, too.
 			reconcile, recheck = r.observeChild, minPace
@@ -203,7 +220,7 @@ func (r *EchoReconciler) reconcileChildren(ctx context.Context, echo *echov1.Ech
 }
 
 // observe adds the result for one kind of child to the observation.
-func observe(observed *status.Observation, echo *echov1.Echo, c children.Kind, result child) {
+func (r *EchoReconciler) observe(observed *status.Observation, echo *echov1.Echo, c children.Kind, result child) {
 	if result.failure != nil {
 		observed.Rejected = append(observed.Rejected, *result.failure)
 	}
@@ -212,6 +229,10 @@ func observe(observed *status.Observation, echo *echov1.Echo, c children.Kind, r
 	}
 	if result.waiting != "" {
 		observed.Waiting = append(observed.Waiting, result.waiting)
+	}
+	if c.Verifier {
+		r.observeVerifier(observed, echo, c, result)
+		return
 	}
 	switch o := result.object.(type) {
 	case *appsv1.Deployment:
@@ -225,9 +246,9 @@ func observe(observed *status.Observation, echo *echov1.Echo, c children.Kind, r
 }
 
 // observeChild returns the child as the cache has it.
-func (r *EchoReconciler) observeChild(ctx context.Context, echo *echov1.Echo, c children.Kind) (child, error) {
+func (r *EchoReconciler) observeChild(ctx context.Context, echo *echov1.Echo, c children.Kind, _ children.Inputs) (child, error) {
 	object := client.Object(c.New())
-	err := r.clientOf(c).Get(ctx, client.ObjectKey{Namespace: echo.Namespace, Name: children.Name(echo)}, object)
+	err := r.clientOf(c).Get(ctx, client.ObjectKey{Namespace: echo.Namespace, Name: c.ChildName(echo)}, object)
 	if err != nil || !metav1.IsControlledBy(object, echo) || object.GetDeletionTimestamp() != nil {
 		return child{}, client.IgnoreNotFound(err)
 	}
@@ -246,8 +267,8 @@ func (r *EchoReconciler) noteRootImage(ctx context.Context, echo *echov1.Echo, o
 	}
 	children.Deployment(desired, echo, r.ServerImage)
 	for _, c := range children.Kinds {
-		if _, is := c.New().(*appsv1.Deployment); is {
-			_, err := r.patch(ctx, echo, c, observed.Deployment, desired)
+		if _, is := c.New().(*appsv1.Deployment); is && !c.Verifier {
+			_, err := r.patch(ctx, echo, c, children.Inputs{ServerImage: r.ServerImage}, observed.Deployment, desired)
 			return true, err
 		}
 	}
@@ -317,18 +338,25 @@ func firstReady(before, after *echov1.Echo) bool {
 		(was == nil || was.Status == metav1.ConditionFalse && was.LastTransitionTime.Equal(&before.CreationTimestamp))
 }
 
-// recordEvent records a change of the condition Ready in an event and in the log. It does not
-// record the start of a rollout or of a route, which the user has requested, but its result.
+// unrecorded are the reasons of the start of a rollout, of a route or of a verification. The user has
+// requested it, so only its result is an event.
+var unrecorded = []string{echov1.ReasonRollingOut, echov1.ReasonRouteNotCreated, echov1.ReasonVerifying}
+
+// recordEvent records a change of the condition Ready in an event and in the log or, if Ready does not
+// change, of the condition Verified.
 func (r *EchoReconciler) recordEvent(ctx context.Context, before, after *echov1.Echo) {
-	was := meta.FindStatusCondition(before.Status.Conditions, echov1.ConditionReady)
-	is := meta.FindStatusCondition(after.Status.Conditions, echov1.ConditionReady)
-	if is.Reason == echov1.ReasonRollingOut || is.Reason == echov1.ReasonRouteNotCreated || was != nil && was.Status == is.Status && was.Reason == is.Reason {
+	for _, conditionType := range []string{echov1.ConditionReady, echov1.ConditionVerified} {
+		was := meta.FindStatusCondition(before.Status.Conditions, conditionType)
+		is := meta.FindStatusCondition(after.Status.Conditions, conditionType)
+		if is == nil || slices.Contains(unrecorded, is.Reason) || was != nil && was.Status == is.Status && was.Reason == is.Reason {
+			continue
+		}
+		eventType := corev1.EventTypeNormal
+		if meta.IsStatusConditionTrue(after.Status.Conditions, echov1.ConditionDegraded) || is.Reason == echov1.ReasonVerifierNotRunning {
+			eventType = corev1.EventTypeWarning
+		}
+		r.Recorder.Eventf(after, nil, eventType, is.Reason, "Reconcile", "%s", status.Truncate(is.Message, maxNote))
+		log.FromContext(ctx).Info("Echo changed state", "condition", conditionType, "status", is.Status, "reason", is.Reason)
 		return
 	}
-	eventType := corev1.EventTypeNormal
-	if meta.IsStatusConditionTrue(after.Status.Conditions, echov1.ConditionDegraded) {
-		eventType = corev1.EventTypeWarning
-	}
-	r.Recorder.Eventf(after, nil, eventType, is.Reason, "Reconcile", "%s", status.Truncate(is.Message, maxNote))
-	log.FromContext(ctx).Info("Echo changed state", "ready", is.Status, "reason", is.Reason)
 }

@@ -100,15 +100,15 @@ func allAccepted(echo *echov1.Echo) bool {
 		}
 		child := kind.New()
 		child.SetNamespace(echo.Namespace)
-		child.SetName(children.Name(echo))
-		kind.Mutate(child, echo, serverImage)
+		child.SetName(kind.ChildName(echo))
+		kind.Mutate(child, echo, inputs)
 		if err := admin.Create(ctx, child, client.DryRunAll); err != nil {
 			expectRejectedForPodField(err)
 			accepted = false
 			continue
 		}
 		defaulted := child.DeepCopyObject()
-		kind.Mutate(child, echo, serverImage)
+		kind.Mutate(child, echo, inputs)
 		Expect(equality.Semantic.DeepEqual(child, defaulted)).To(BeTrue(), "stored %s = %+v, desired state = %+v", kind.Name, defaulted, child)
 	}
 	return accepted

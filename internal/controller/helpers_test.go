@@ -61,10 +61,32 @@ func routed(gateways ...string) func(*echov1.EchoSpec) {
 	}
 }
 
-// everyChild has the Echo want a child of each kind.
+// verified adds a verification with the shortest times.
+func verified(spec *echov1.EchoSpec) {
+	spec.Verify = &echov1.Verify{PeriodSeconds: 1, TimeoutSeconds: 1, FailureThreshold: 1}
+}
+
+// fromEveryNode adds a verification from every node.
+func fromEveryNode(spec *echov1.EchoSpec) {
+	verified(spec)
+	spec.Verify.From = echov1.VerifyFromEveryNode
+}
+
+// everyChild has the Echo want a child of each kind, except for a verifier on every node.
 func everyChild(spec *echov1.EchoSpec) {
 	twoPods(spec)
 	routed("public")(spec)
+	verified(spec)
+}
+
+// everyChildWith is like everyChild, for an Echo that also wants a child of this kind.
+func everyChildWith(kind children.Kind) func(*echov1.EchoSpec) {
+	return func(spec *echov1.EchoSpec) {
+		everyChild(spec)
+		if kind.Name == "VerifierDaemonSet" {
+			fromEveryNode(spec)
+		}
+	}
 }
 
 // edit changes the newest spec, as `kubectl edit` does.
@@ -107,7 +129,7 @@ func childrenOf(echo *echov1.Echo) []client.Object {
 		}
 		object := kind.New()
 		object.SetNamespace(echo.Namespace)
-		object.SetName(children.Name(echo))
+		object.SetName(kind.ChildName(echo))
 		objects = append(objects, object)
 	}
 	return objects

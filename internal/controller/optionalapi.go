@@ -104,7 +104,7 @@ func isServed(ctx context.Context, d *discovery.DiscoveryClient, kind children.K
 		return false, err
 	}
 	for i := range list.APIResources {
-		if list.APIResources[i].Name == kind.Resource.Resource && list.APIResources[i].Kind == kind.Name {
+		if list.APIResources[i].Name == kind.Resource.Resource && list.APIResources[i].Kind == kind.ObjectKind {
 			return true, nil
 		}
 	}

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -26,20 +27,29 @@ import (
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
 // +kubebuilder:rbac:groups=apps,resources=replicasets,verbs=list
 
-// podsByEcho is the name of the cache index of pods by the name of their Echo.
-const podsByEcho = "echo"
+// The names of the cache indexes of pods, by the Echo that they serve or verify.
+const (
+	podsByEcho     = "echo"
+	podsByVerified = "verified echo"
+)
 
 func indexPods(ctx context.Context, mgr ctrl.Manager) error {
-	err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, podsByEcho,
-		func(pod client.Object) []string { return []string{pod.GetLabels()[children.EchoLabel]} })
-	if err != nil {
-		return fmt.Errorf("index pods by Echo: %w", err)
+	for index, label := range map[string]string{podsByEcho: children.EchoLabel, podsByVerified: children.VerifiesLabel} {
+		err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, index, func(pod client.Object) []string {
+			if name := pod.GetLabels()[label]; name != "" {
+				return []string{name}
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("index pods by Echo: %w", err)
+		}
 	}
 	return nil
 }
 
-// observePods adds the pods of the Echo to the observation, and the newest ReplicaSet if the status
-// depends on it.
+// observePods adds the pods of the Echo to the observation, and those of its verifier and the newest
+// ReplicaSet if the status depends on them.
 func (r *EchoReconciler) observePods(ctx context.Context, echo *echov1.Echo, observed *status.Observation) error {
 	var pods corev1.PodList
 	err := r.Client.List(ctx, &pods, client.InNamespace(echo.Namespace), client.MatchingFields{podsByEcho: echo.Name})
@@ -47,6 +57,13 @@ func (r *EchoReconciler) observePods(ctx context.Context, echo *echov1.Echo, obs
 		return err
 	}
 	observed.Pods, observed.Now = pods.Items, metav1.Now()
+	if status.NeedsVerifierPods(*observed) {
+		err := r.Client.List(ctx, &pods, client.InNamespace(echo.Namespace), client.MatchingFields{podsByVerified: echo.Name})
+		if err != nil {
+			return err
+		}
+		observed.Verification.Pods = pods.Items
+	}
 	if status.NeedsNewestReplicaSet(echo, *observed) {
 		observed.NewestReplicaSet, err = r.newestReplicaSet(ctx, observed.Deployment)
 	}
@@ -90,25 +107,40 @@ func (r *EchoReconciler) newestReplicaSet(ctx context.Context, deployment *appsv
 // Source: k8s.io/kubernetes/pkg/controller/deployment/util.
 const revisionAnnotation = "deployment.kubernetes.io/revision"
 
-func echoOfPod(_ context.Context, pod client.Object) []reconcile.Request {
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{
-		Namespace: pod.GetNamespace(),
-		Name:      pod.GetLabels()[children.EchoLabel],
-	}}}
+func echoOfPod(_ context.Context, pod client.Object) (requests []reconcile.Request) {
+	for _, label := range []string{children.EchoLabel, children.VerifiesLabel} {
+		if name := pod.GetLabels()[label]; name != "" {
+			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: pod.GetNamespace(), Name: name}})
+		}
+	}
+	return requests
 }
 
-// podFailureChanged passes only pod events that change the failure of the pod. All other changes
-// of pods also change the status of their Deployment.
+// podFailureChanged passes only pod events that change the failure of the pod, or the layers on which
+// a verifier's pod fails. All other changes of pods also change the status of their Deployment or
+// DaemonSet.
 var podFailureChanged = predicate.Funcs{
-	CreateFunc: func(e event.CreateEvent) bool { return podFailure(e.Object) != nil },
-	DeleteFunc: func(e event.DeleteEvent) bool { return podFailure(e.Object) != nil },
+	CreateFunc: func(e event.CreateEvent) bool { return fails(e.Object) },
+	DeleteFunc: func(e event.DeleteEvent) bool { return fails(e.Object) },
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		return !equality.Semantic.DeepEqual(podFailure(e.ObjectOld), podFailure(e.ObjectNew))
+		failureBefore, layersBefore := podFailure(e.ObjectOld)
+		failure, layers := podFailure(e.ObjectNew)
+		return !equality.Semantic.DeepEqual(failureBefore, failure) || !slices.Equal(layersBefore, layers)
 	},
 }
 
-func podFailure(pod client.Object) *status.Failure {
-	return status.PodFailure(pod.(*corev1.Pod), metav1.Now())
+func fails(pod client.Object) bool {
+	failure, layers := podFailure(pod)
+	return failure != nil || len(layers) > 0
+}
+
+// podFailure returns the failure of a pod and, for one of a verifier, the layers on which it fails.
+func podFailure(object client.Object) (failure *status.Failure, layers []string) {
+	pod := object.(*corev1.Pod)
+	if pod.Labels[children.VerifiesLabel] != "" {
+		layers = status.FailingContainers(pod)
+	}
+	return status.PodFailure(pod, metav1.Now()), layers
 }
 
 const (
@@ -130,12 +162,16 @@ func slimPod(object any) (any, error) {
 		UID:             pod.UID,
 		ResourceVersion: pod.ResourceVersion,
 	}}
-	if pod.Labels[children.EchoLabel] == "" {
+	labels := []string{children.EchoLabel, appsv1.DefaultDeploymentUniqueLabelKey}
+	if pod.Labels[children.VerifiesLabel] != "" {
+		labels = []string{children.VerifiesLabel, children.AnswerLabel}
+		slim.Spec.NodeName = pod.Spec.NodeName
+	} else if pod.Labels[children.EchoLabel] == "" {
 		return slim, nil // No Echo has this pod.
 	}
 	slim.DeletionTimestamp = pod.DeletionTimestamp
 	slim.Labels = map[string]string{}
-	for _, label := range []string{children.EchoLabel, appsv1.DefaultDeploymentUniqueLabelKey} {
+	for _, label := range labels {
 		slim.Labels[label] = pod.Labels[label]
 	}
 	slim.Status.Phase = pod.Status.Phase
@@ -158,7 +194,7 @@ func slimContainers(containers []corev1.ContainerStatus) []corev1.ContainerStatu
 		if c.Ready || len(slim) == maxContainers {
 			continue
 		}
-		reduced := corev1.ContainerStatus{Name: c.Name, RestartCount: c.RestartCount}
+		reduced := corev1.ContainerStatus{Name: c.Name, RestartCount: c.RestartCount, Started: c.Started}
 		if waiting := c.State.Waiting; waiting != nil {
 			reduced.State.Waiting = &corev1.ContainerStateWaiting{
 				Reason: waiting.Reason, Message: status.Truncate(waiting.Message, maxPodMessage),

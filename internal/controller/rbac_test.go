@@ -290,12 +290,16 @@ var _ = Describe("With protected owner references", func() {
 	// Changing an owner reference requires permission to delete the object, which the operator
 	// does not have for every kind.
 	var entries []TableEntry
-	for i, kind := range children.Kinds {
-		entries = append(entries, Entry("of the "+kind.Name, i))
+	for _, kind := range children.Kinds {
+		entries = append(entries, Entry("of the "+kind.Name, kind))
 	}
 	DescribeTable("a reference that another writer changed is kept, and edits are applied",
-		func(kind int) {
-			child := childrenOf(echo)[kind]
+		func(kind children.Kind) {
+			edit(echo, everyChildWith(kind))
+			child := client.Object(kind.New())
+			child.SetNamespace(echo.Namespace)
+			child.SetName(kind.ChildName(echo))
+			Eventually(komega.Get(child)).Should(Succeed())
 			Eventually(komega.Update(child, func() {
 				owners := child.GetOwnerReferences()
 				owners[0].BlockOwnerDeletion = new(false)

@@ -28,16 +28,19 @@ func mayExist(echo *echov1.Echo) bool {
 	return routed != nil && routed.Reason != echov1.ReasonRouteNotCreated && routed.Reason != echov1.ReasonGatewayAPINotInstalled
 }
 
+// reconcileFunc reconciles or observes one child.
+type reconcileFunc func(context.Context, *echov1.Echo, children.Kind, children.Inputs) (child, error)
+
 // ifServed returns a function that reconciles a child of an optional kind if the cluster serves it.
-func (r *EchoReconciler) ifServed(reconcile func(context.Context, *echov1.Echo, children.Kind) (child, error)) func(context.Context, *echov1.Echo, children.Kind) (child, error) {
-	return func(ctx context.Context, echo *echov1.Echo, c children.Kind) (child, error) {
+func (r *EchoReconciler) ifServed(reconcile reconcileFunc) reconcileFunc {
+	return func(ctx context.Context, echo *echov1.Echo, c children.Kind, in children.Inputs) (child, error) {
 		wanted, noted := c.Wanted(echo), isNoted(echo)
 		if !wanted && !noted {
 			// A leader that lost its lease may have created the child late. Its event arrived here.
 			if api := r.optional[c.Name]; api == nil || !api.synced() {
 				return child{}, nil
 			}
-			return reconcile(ctx, echo, c)
+			return reconcile(ctx, echo, c, in)
 		}
 		watched, instead, err := r.optional[c.Name].access(ctx)
 		switch {
@@ -46,7 +49,7 @@ func (r *EchoReconciler) ifServed(reconcile func(context.Context, *echov1.Echo, 
 		case wanted && !noted && echo.DeletionTimestamp.IsZero():
 			return child{recheck: noteDelay}, nil
 		default:
-			return reconcile(ctx, echo, c)
+			return reconcile(ctx, echo, c, in)
 		}
 	}
 }

@@ -46,7 +46,7 @@ func forEachStruct(document any, path string, do func(path string, object map[st
 func storedChild(t *testing.T, kind children.Kind, echo *echov1.Echo) []byte {
 	t.Helper()
 	object := kind.New()
-	kind.Mutate(object, echo, serverImage)
+	kind.Mutate(object, echo, inputs)
 	object.SetResourceVersion("7")
 	if deployment, is := object.(*appsv1.Deployment); is {
 		pod := &deployment.Spec.Template.Spec
@@ -89,7 +89,7 @@ func TestPatchKeepsFieldsThatTheClientDoesNotKnow(t *testing.T) {
 				t.Fatal(err)
 			}
 			desired := live.DeepCopyObject().(client.Object)
-			kind.Mutate(desired, after, serverImage)
+			kind.Mutate(desired, after, inputs)
 			children.SetGeneration(desired, after.Generation)
 			data, err := lockedPatch(live, desired)
 			if err != nil {
@@ -136,7 +136,7 @@ func TestUnknownFieldsAreNoDifference(t *testing.T) {
 	unknown = append(binary.AppendUvarint(unknown, 5), "value"...)
 	for _, kind := range children.Kinds {
 		object := kind.New()
-		kind.Mutate(object, echo, serverImage)
+		kind.Mutate(object, echo, inputs)
 		message, isMessage := object.(interface{ Marshal() ([]byte, error) })
 		if !isMessage {
 			continue // The client reads this kind as JSON, whose decoder ignores unknown fields.
@@ -152,7 +152,7 @@ func TestUnknownFieldsAreNoDifference(t *testing.T) {
 		if err := live.(interface{ Unmarshal([]byte) error }).Unmarshal(encoded); err != nil {
 			t.Fatalf("decode a %s with unknown fields: %v", kind.Name, err)
 		}
-		if desired, changed := (&EchoReconciler{ServerImage: serverImage}).desiredState(echo, kind, live); changed {
+		if desired, changed := desiredState(echo, kind, inputs, live); changed {
 			t.Errorf("%s with unknown fields: changed, want no difference: %v", kind.Name, desired)
 		}
 	}

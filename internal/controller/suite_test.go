@@ -28,12 +28,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/internal/metrics"
 	"github.com/kkloud-io/echo-operator/internal/testing/controlplane"
 )
 
 const (
-	serverImage = controlplane.ServerImage
+	serverImage   = controlplane.ServerImage
+	verifierImage = controlplane.VerifierImage
 
 	// operatorUser is the user name of the operator. It has exactly the permissions of
 	// config/rbac, and the audit log contains its requests.
@@ -44,8 +46,10 @@ const (
 )
 
 var (
-	ctx         context.Context
-	scheme      *runtime.Scheme
+	ctx    context.Context
+	scheme *runtime.Scheme
+	// inputs are those of the operators.
+	inputs      = children.Inputs{ServerImage: serverImage, VerifierImage: verifierImage, ClusterIPs: []string{"10.0.0.7"}}
 	admin       client.Client
 	adminConfig *rest.Config
 	operator    *rest.Config
@@ -114,6 +118,11 @@ func startOperator(namespaces ...string) (stop func()) {
 
 // startOperatorUnderOLM runs the operator with an OperatorCondition, as OLM does.
 func startOperatorUnderOLM(condition client.ObjectKey, namespaces ...string) (stop func()) {
+	return startChangedOperator(func(*EchoReconciler) {}, condition, namespaces...)
+}
+
+// startChangedOperator runs the operator with other settings.
+func startChangedOperator(change func(*EchoReconciler), condition client.ObjectKey, namespaces ...string) (stop func()) {
 	clientOptions := ClientOptions(namespaces)
 	registry = prometheus.NewRegistry()
 	mgr, err := ctrl.NewManager(operator, ctrl.Options{
@@ -126,17 +135,21 @@ func startOperatorUnderOLM(condition client.ObjectKey, namespaces ...string) (st
 		Controller:     config.Controller{SkipNameValidation: new(true)},
 	})
 	Expect(err).NotTo(HaveOccurred())
-	Expect((&EchoReconciler{
-		Client:      mgr.GetClient(),
-		APIReader:   mgr.GetAPIReader(),
-		Recorder:    mgr.GetEventRecorder("echo-operator"),
-		ServerImage: serverImage,
+	reconciler := &EchoReconciler{
+		Client:                     mgr.GetClient(),
+		APIReader:                  mgr.GetAPIReader(),
+		Recorder:                   mgr.GetEventRecorder("echo-operator"),
+		ServerImage:                serverImage,
+		VerifierImage:              verifierImage,
+		AllowEveryNodeVerification: true,
 		// With one worker, an Echo that blocks it delays the others.
 		MaxConcurrentReconciles: 1,
 		Namespaces:              namespaces,
 		Metrics:                 metrics.New(registry, "test"),
 		discoveryPeriod:         testDiscoveryPeriod,
-	}).SetupWithManager(ctx, mgr)).To(Succeed())
+	}
+	change(reconciler)
+	Expect(reconciler.SetupWithManager(ctx, mgr)).To(Succeed())
 	registry.MustRegister(metrics.Echoes{Cache: mgr.GetCache()})
 	if condition.Name != "" {
 		Expect((&UpgradeableReconciler{Condition: condition}).SetupWithManager(ctx, mgr)).To(Succeed())

@@ -18,7 +18,7 @@ const listTimeout = time.Second
 
 var (
 	echoes = prometheus.NewDesc(prefix+"echoes",
-		"Number of Echoes by condition, status and reason. The condition Overridden is True for an Echo with a child that admission changed and the operator accepted. The condition Routed has the reason RouteRejected for every rejection by a Gateway.", []string{"condition", "status", "reason"}, nil)
+		"Number of Echoes by condition, status and reason. The condition Overridden is True for an Echo with a child that admission changed and the operator accepted. The condition Routed has the reason RouteRejected for every rejection by a Gateway. Only Echoes with a verification have the condition Verified.", []string{"condition", "status", "reason"}, nil)
 	longestNotReady = prometheus.NewDesc(prefix+"longest_not_ready_seconds",
 		"Time since the longest-unready Echo was last ready, in seconds. 0 if all Echoes are ready. An Echo that is being deleted is not ready; an Overridden Echo may be.", nil, nil)
 )

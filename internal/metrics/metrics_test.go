@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -21,6 +22,7 @@ import (
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
+	"github.com/kkloud-io/echo-operator/internal/verifier"
 )
 
 var update = flag.Bool("update", false, "update docs/metrics.md")
@@ -70,6 +72,14 @@ func routed(echo echov1.Echo, reason string) echov1.Echo {
 	return echo
 }
 
+// notVerified returns the Echo with a verification that failed.
+func notVerified(echo echov1.Echo) echov1.Echo {
+	echo.Status.Conditions = append(slices.Clone(echo.Status.Conditions), metav1.Condition{
+		Type: echov1.ConditionVerified, Status: metav1.ConditionFalse, Reason: echov1.ReasonVerificationFailed,
+	})
+	return echo
+}
+
 // newRegistry returns a registry in which every metric has a value.
 func newRegistry(echoes ...echov1.Echo) *prometheus.Registry {
 	registry := prometheus.NewRegistry()
@@ -94,16 +104,17 @@ func TestNamesFollowThePrometheusConventions(t *testing.T) {
 func TestEchoesAreCountedByCondition(t *testing.T) {
 	withoutStatus := echov1.Echo{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Now()}}
 	want := `
-		# HELP echo_operator_echoes Number of Echoes by condition, status and reason. The condition Overridden is True for an Echo with a child that admission changed and the operator accepted. The condition Routed has the reason RouteRejected for every rejection by a Gateway.
+		# HELP echo_operator_echoes Number of Echoes by condition, status and reason. The condition Overridden is True for an Echo with a child that admission changed and the operator accepted. The condition Routed has the reason RouteRejected for every rejection by a Gateway. Only Echoes with a verification have the condition Verified.
 		# TYPE echo_operator_echoes gauge
 		echo_operator_echoes{condition="Overridden",reason="ChangedByAdmission",status="True"} 1
 		echo_operator_echoes{condition="Ready",reason="Conflict",status="False"} 1
-		echo_operator_echoes{condition="Ready",reason="Ready",status="True"} 4
+		echo_operator_echoes{condition="Ready",reason="Ready",status="True"} 5
 		echo_operator_echoes{condition="Routed",reason="NoParentAnswered",status="False"} 1
 		echo_operator_echoes{condition="Routed",reason="RouteRejected",status="False"} 2
+		echo_operator_echoes{condition="Verified",reason="VerificationFailed",status="False"} 1
 	`
 	ready := echo(echov1.ReasonReady, time.Hour)
-	registry := newRegistry(routed(ready, echov1.ReasonNoParentAnswered), routed(ready, "NotAllowedByListeners"), routed(withoutStatus, "Any"), overridden(echo(echov1.ReasonReady, time.Hour)), withoutStatus, echo(echov1.ReasonConflict, time.Minute), echo(echov1.ReasonReady, time.Second))
+	registry := newRegistry(notVerified(ready), routed(ready, echov1.ReasonNoParentAnswered), routed(ready, "NotAllowedByListeners"), routed(withoutStatus, "Any"), overridden(echo(echov1.ReasonReady, time.Hour)), withoutStatus, echo(echov1.ReasonConflict, time.Minute), echo(echov1.ReasonReady, time.Second))
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "echo_operator_echoes"); err != nil {
 		t.Error(err)
 	}
@@ -186,7 +197,9 @@ func TestUnreadableCacheOmitsOnlyTheMetricsOfEchoes(t *testing.T) {
 
 func TestPageListsAllMetrics(t *testing.T) {
 	var want bytes.Buffer
-	if err := pageTemplate.Execute(&want, gather(t, newRegistry(echo(echov1.ReasonReady, 0)))); err != nil {
+	runner := verifier.NewRunner(&verifier.Target{Layer: verifier.DNS}, time.Second, 1, slog.New(slog.DiscardHandler))
+	families := map[string]any{"Operator": gather(t, newRegistry(echo(echov1.ReasonReady, 0))), "Verifier": gather(t, runner.Metrics())}
+	if err := pageTemplate.Execute(&want, families); err != nil {
 		t.Fatal(err)
 	}
 	if *update {
@@ -213,7 +226,14 @@ names and labels are part of the API. This page is generated.
 
 | Name | Type | Labels | Meaning |
 |---|---|---|---|
-{{range .}}| ` + "`{{.GetName}}`" + ` | {{type .}} | {{labels .}} | {{.GetHelp}} |
+{{range .Operator}}{{template "row" .}}{{end}}
+Each container of a [verifier](echo.md#verify) serves its metrics by HTTP at ` + "`/metrics`" + `, to every client: on port 8081 for the
+layer ` + "`dns`" + `, 8082 for ` + "`service`" + ` and 8083 for ` + "`route`" + `.
+
+| Name | Type | Labels | Meaning |
+|---|---|---|---|
+{{range .Verifier}}{{template "row" .}}{{end}}
+{{- define "row"}}| ` + "`{{.GetName}}`" + ` | {{type .}} | {{labels .}} | {{.GetHelp}} |
 {{end}}`))
 
 func kindOf(family *dto.MetricFamily) string { return strings.ToLower(family.GetType().String()) }
@@ -233,7 +253,7 @@ func namesOf(families []*dto.MetricFamily) (names []string) {
 	return names
 }
 
-func gather(t *testing.T, registry *prometheus.Registry) []*dto.MetricFamily {
+func gather(t *testing.T, registry prometheus.Gatherer) []*dto.MetricFamily {
 	t.Helper()
 	families, err := registry.Gather()
 	if err != nil {

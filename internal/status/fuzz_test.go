@@ -34,6 +34,7 @@ func FuzzOf(f *testing.F) {
 		filler := observations(data)
 		filler.Fill(&observed)
 		filler.Fill(&echo.Status.Conditions)
+		fillVerification(echo, &observed, filler)
 		var routed bool
 		observed.Route, routed = fillRoute(echo, &observed, filler)
 		observed.NewestReplicaSet = ""
@@ -46,8 +47,8 @@ func FuzzOf(f *testing.F) {
 		conditions := map[string]metav1.Condition{}
 		for _, c := range got.Conditions {
 			conditions[c.Type] = c
-			if c.ObservedGeneration != 7 || c.Reason == "" || (c.Status != metav1.ConditionTrue && c.Status != metav1.ConditionFalse && c.Type != echov1.ConditionRouted) {
-				t.Errorf("condition = %+v, want observedGeneration 7, a reason, and status True or False, except for Routed", c)
+			if c.ObservedGeneration != 7 || c.Reason == "" || (c.Status != metav1.ConditionTrue && c.Status != metav1.ConditionFalse && c.Type != echov1.ConditionRouted && c.Type != echov1.ConditionVerified) {
+				t.Errorf("condition = %+v, want observedGeneration 7, a reason, and status True or False, except for Routed and Verified", c)
 			}
 			if utf8.RuneCountInString(c.Message) > maxMessage || strings.ContainsFunc(c.Message, func(r rune) bool { return !unicode.IsPrint(r) }) {
 				t.Errorf("message of %s = %.80q, want at most %d printable characters", c.Type, c.Message, maxMessage)
@@ -60,7 +61,10 @@ func FuzzOf(f *testing.F) {
 		}
 		want := 5
 		if observed.Route != nil {
-			want = 6
+			want++
+		}
+		if observed.Verification != nil {
+			want++
 		}
 		if len(got.Conditions) != want || len(conditions) != want {
 			t.Fatalf("conditions = %v, want %d different ones", got.Conditions, want)
@@ -69,7 +73,7 @@ func FuzzOf(f *testing.F) {
 			t.Errorf("Routed = %+v for %+v, want True: %t", conditions[echov1.ConditionRouted], observed.Route, routed)
 		}
 
-		if is := ready.Status == metav1.ConditionTrue; is != (isReady(observed, echo.Spec.Replicas) && routed) {
+		if is := ready.Status == metav1.ConditionTrue; is != (isReady(observed, echo.Spec.Replicas) && routed && isVerified(echo, observed, conditions[echov1.ConditionVerified])) {
 			t.Errorf("Ready = %s (%.80q) for %+v", ready.Status, ready.Message, observed)
 		}
 		if ready.Status == metav1.ConditionTrue && (available.Status != metav1.ConditionTrue ||
@@ -89,7 +93,7 @@ func FuzzOf(f *testing.F) {
 		if ready.Reason == echov1.ReasonPodsNotReady && (before == nil || before.Reason != echov1.ReasonRolledOut || before.ObservedGeneration != 7) {
 			t.Errorf("Ready = PodsNotReady, but the generation was not rolled out before: %v", before)
 		}
-		if wait := Recheck(observed, got); wait < 0 || wait > 0 && !RolloutInFlight(got) && degraded.Reason != echov1.ReasonCrashLooping {
+		if wait := Recheck(echo, observed, got); wait < 0 || wait > 0 && !RolloutInFlight(got) && degraded.Reason != echov1.ReasonCrashLooping && !NeedsVerifierPods(observed) {
 			t.Errorf("Recheck = %d for %v", wait, got.Conditions)
 		}
 		checkTimeLimit(t, echo, observed, got)
@@ -99,6 +103,9 @@ func FuzzOf(f *testing.F) {
 			return p.Labels[appsv1.DefaultDeploymentUniqueLabelKey] != observed.NewestReplicaSet
 		})
 		slices.Reverse(observed.Pods)
+		if observed.Verification != nil {
+			slices.Reverse(observed.Verification.Pods)
+		}
 		if again := Of(echo, observed); !equality.Semantic.DeepEqual(again, got) {
 			t.Errorf("the status depends on pods of other ReplicaSets, or on the order of the pods: %v, %v", got, again)
 		}
@@ -170,6 +177,44 @@ func fillRoute(echo *echov1.Echo, observed *Observation, filler *randfill.Filler
 	return &Route{Object: object}, routed
 }
 
+// fillVerification adds a verifier of any state to the observation, if the Echo wants one.
+func fillVerification(echo *echov1.Echo, observed *Observation, filler *randfill.Filler) {
+	if echo.Spec.Verify == nil {
+		return
+	}
+	var state, ready int32
+	filler.Fill(&state)
+	filler.Fill(&ready)
+	v := &Verification{Outdated: state == 0, NotAllowed: state == 1}
+	if v.Deployment = verifierDeployment(1, 1, min(ready, 1)); state == 2 {
+		v.Deployment, v.DaemonSet = nil, verifierSet(3, 3, min(ready, 3))
+	}
+	if state == 3 && len(observed.Rejected) > 0 {
+		v.Failure = &observed.Rejected[0]
+	}
+	for _, node := range []string{"a", "b", "c"} {
+		pod := verifierPod(node, 0, "service", "route")
+		filler.Fill(&pod.Status.ContainerStatuses[1].State)
+		filler.Fill(&pod.Status.ContainerStatuses[1].Ready)
+		filler.Fill(&pod.Status.ContainerStatuses[2].Started)
+		v.Pods = append(v.Pods, pod)
+	}
+	observed.Verification = v
+}
+
+// isVerified reports whether the verification allows the Echo to be Ready.
+func isVerified(echo *echov1.Echo, observed Observation, verified metav1.Condition) bool {
+	v := observed.Verification
+	if v == nil {
+		return true
+	}
+	numbers := v.Deployment != nil && v.Deployment.Status.ReadyReplicas == 1 || v.DaemonSet != nil && v.DaemonSet.Status.NumberReady == 3
+	if decided := !v.Outdated && !v.NotAllowed && v.Failure == nil && numbers; decided != (verified.Status == metav1.ConditionTrue) {
+		return verified.Status != metav1.ConditionTrue // FuzzOf reports that Ready differs.
+	}
+	return verified.Status == metav1.ConditionTrue || verified.Status == metav1.ConditionUnknown && wasReady(echo)
+}
+
 // rejectionReason returns the expected reason if children were rejected.
 func rejectionReason(rejected []Failure) string {
 	for _, reason := range []string{echov1.ReasonConflict, echov1.ReasonRejected} {
@@ -217,9 +262,10 @@ func observations(data []byte) *randfill.Filler {
 			c.Fill(&f.Message)
 			f.Message = "m" + f.Message
 		},
-		func(*Route, randfill.Continue) {}, // fillRoute fills it.
+		func(*Route, randfill.Continue) {},        // fillRoute fills it.
+		func(*Verification, randfill.Continue) {}, // fillVerification fills it.
 		func(s *metav1.Time, c randfill.Continue) { *s = metav1.Unix(c.Int63n(2*crashWindow), 0) },
-		// Of the previous conditions, only Progressing matters.
+		// Of the previous conditions, only Progressing and Ready matter.
 		func(list *[]metav1.Condition, c randfill.Continue) {
 			if reason := pick(c, "", echov1.ReasonRollingOut, echov1.ReasonRolledOut, echov1.ReasonProgressDeadlineExceeded); reason != "" {
 				*list = []metav1.Condition{{Type: echov1.ConditionProgressing, Status: metav1.ConditionFalse, Reason: reason, ObservedGeneration: 6 + c.Int63n(2)}}
@@ -227,6 +273,9 @@ func observations(data []byte) *randfill.Filler {
 					(*list)[0].Status = metav1.ConditionTrue
 				}
 				c.Fill(&(*list)[0].LastTransitionTime)
+			}
+			if c.Bool() {
+				*list = append(*list, metav1.Condition{Type: echov1.ConditionReady, Status: metav1.ConditionTrue, ObservedGeneration: 6 + c.Int63n(2)})
 			}
 		},
 		func(w *[]string, c randfill.Continue) {

@@ -110,7 +110,7 @@ func TestCrashLoopHasATimeWindow(t *testing.T) {
 			if got := meta.FindStatusCondition(status.Conditions, echov1.ConditionReady).Reason; got != want {
 				t.Errorf("reason of Ready = %s, want %s", got, want)
 			}
-			if got := Recheck(observed, status); got != min(test.recheck, crashWindow) {
+			if got := Recheck(newEcho(), observed, status); got != min(test.recheck, crashWindow) {
 				t.Errorf("Recheck = %d, want %d", got, test.recheck)
 			}
 			observed.Now = metav1.Unix(now.Unix()+test.recheck, 0)

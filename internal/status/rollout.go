@@ -29,7 +29,15 @@ func RolloutInFlight(status echov1.EchoStatus) bool {
 
 // Recheck returns the number of seconds after which the status, which was computed from the
 // observation, may be outdated although no object has changed, or 0 if it remains accurate.
-func Recheck(observed Observation, status echov1.EchoStatus) int64 {
+func Recheck(echo *echov1.Echo, observed Observation, status echov1.EchoStatus) int64 {
+	rollout, result := rolloutRecheck(observed, status), verificationRecheck(echo, observed)
+	if rollout == 0 || result > 0 && result < rollout {
+		return result
+	}
+	return rollout
+}
+
+func rolloutRecheck(observed Observation, status echov1.EchoStatus) int64 {
 	if RolloutInFlight(status) && isTimedByOperator(observed.Deployment) {
 		progressing := meta.FindStatusCondition(status.Conditions, echov1.ConditionProgressing)
 		return max(1, deadline(progressing, observed.Deployment)-observed.Now.Unix())
@@ -44,12 +52,12 @@ func Recheck(observed Observation, status echov1.EchoStatus) int64 {
 // serves reports whether every pod runs the newest spec and is available, and no pod of an
 // earlier spec is left.
 func serves(echo *echov1.Echo, observed Observation) bool {
-	return isRolledOut(echo, observed) && allAvailable(echo, observed.Deployment)
+	return IsRolledOut(echo, observed) && allAvailable(echo, observed.Deployment)
 }
 
-// isRolledOut reports whether every child is written, no pod of an earlier spec is left, and
+// IsRolledOut reports whether every child is written, no pod of an earlier spec is left, and
 // every pod was available at least once in this generation of the Echo.
-func isRolledOut(echo *echov1.Echo, observed Observation) bool {
+func IsRolledOut(echo *echov1.Echo, observed Observation) bool {
 	progressing := deploymentCondition(observed.Deployment, appsv1.DeploymentProgressing)
 	return len(observed.Rejected)+len(observed.Waiting) == 0 && observed.HasService &&
 		progressing != nil && progressing.Reason == newReplicaSetAvailable &&

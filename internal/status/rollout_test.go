@@ -98,7 +98,7 @@ func TestScaleUpIsInFlightUntilEveryPodWasAvailableOrItsTimeIsOver(t *testing.T)
 			if before := meta.FindStatusCondition(test.echo.Status.Conditions, echov1.ConditionProgressing); before != nil && before.Status == progressing.Status {
 				progressing.LastTransitionTime = before.LastTransitionTime
 			}
-			if got := Recheck(observed, status); got != test.recheck {
+			if got := Recheck(test.echo, observed, status); got != test.recheck {
 				t.Errorf("Recheck = %d, want %d", got, test.recheck)
 			}
 		})
@@ -166,7 +166,7 @@ func TestTerminatingEchoIsNeitherReadyNorInFlight(t *testing.T) {
 		if got := meta.FindStatusCondition(status.Conditions, echov1.ConditionReady).Message; got != "The Echo is being deleted" {
 			t.Errorf("%s: message of Ready = %q", name, got)
 		}
-		if RolloutInFlight(status) || Recheck(test.observed, status) != 0 || NeedsNewestReplicaSet(echo, test.observed) {
+		if RolloutInFlight(status) || Recheck(echo, test.observed, status) != 0 || NeedsNewestReplicaSet(echo, test.observed) {
 			t.Errorf("%s: the status may change without a change of an object", name)
 		}
 	}

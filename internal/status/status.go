@@ -41,6 +41,8 @@ type Observation struct {
 	// Route is what was observed about the HTTPRoute. It is nil if the Echo neither wants one nor
 	// still has one.
 	Route *Route
+	// Verification is what was observed about the verifier. It is nil if the Echo does not want one.
+	Verification *Verification
 	// Pods of the Echo, of all its ReplicaSets.
 	Pods []corev1.Pod
 	// NewestReplicaSet is the label pod-template-hash of the newest ReplicaSet. Failures of other
@@ -78,15 +80,20 @@ func Of(echo *echov1.Echo, observed Observation) echov1.EchoStatus {
 	return status
 }
 
-// conditions returns Ready, Available, Progressing, Degraded, Overridden and, with a route, Routed.
+// conditions returns Ready, Available, Progressing, Degraded, Overridden and, with a route or a
+// verification, Routed and Verified.
 func conditions(echo *echov1.Echo, observed Observation, pods appsv1.DeploymentStatus) []metav1.Condition {
 	available := availableCondition(echo, observed, pods)
 	degraded := condition(echov1.ConditionDegraded, metav1.ConditionFalse, echov1.ReasonAsExpected, "No failure observed")
 	others := []metav1.Condition{overriddenCondition(observed.Overridden)}
-	var routed *metav1.Condition
+	var routed, verified *metav1.Condition
 	if observed.Route != nil {
-		others = append(others, routedCondition(echo, *observed.Route))
-		routed = &others[1]
+		routed = new(routedCondition(echo, *observed.Route))
+		others = append(others, *routed)
+	}
+	if observed.Verification != nil {
+		verified = new(verifiedCondition(echo, observed))
+		others = append(others, *verified)
 	}
 	if echo.DeletionTimestamp != nil {
 		message := "The Echo is being deleted"
@@ -98,12 +105,15 @@ func conditions(echo *echov1.Echo, observed Observation, pods appsv1.DeploymentS
 		}, others...)
 	}
 
-	rolledOut := isRolledOut(echo, observed)
+	rolledOut := IsRolledOut(echo, observed)
 	var failure *Failure
 	if serves(echo, observed) {
 		failure = routeFailure(routed)
 	} else {
 		failure = mostSevere(echo, observed)
+	}
+	if failure == nil && rolledOut {
+		failure = verificationFailure(verified)
 	}
 
 	progressing := condition(echov1.ConditionProgressing, metav1.ConditionFalse, echov1.ReasonRolledOut, "Every pod runs the newest spec")
@@ -125,6 +135,8 @@ func conditions(echo *echov1.Echo, observed Observation, pods appsv1.DeploymentS
 		ready = condition(echov1.ConditionReady, metav1.ConditionFalse, echov1.ReasonPodsNotReady, "%s", available.Message)
 	case routed != nil && routed.Status != metav1.ConditionTrue:
 		ready = condition(echov1.ConditionReady, metav1.ConditionFalse, routed.Reason, "%s", routed.Message)
+	case verified != nil && verified.Status != metav1.ConditionTrue && !wasReady(echo):
+		ready = condition(echov1.ConditionReady, metav1.ConditionFalse, verified.Reason, "%s", verified.Message)
 	}
 	return append([]metav1.Condition{ready, available, progressing, degraded}, others...)
 }

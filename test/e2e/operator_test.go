@@ -29,12 +29,15 @@ const steadyStateNamespace = "steady-state-e2e"
 
 var steadyStateSince time.Time
 
-// startSteadyState creates an Echo that converges. Its spec runs after the others, so that the
-// five minutes pass while they run.
+// startSteadyState creates two Echoes that converge, one of which is verified. Their spec runs after the
+// others, so that the five minutes pass while they run.
 func startSteadyState() {
 	newNamespace(steadyStateNamespace)
 	kubectl("-n", steadyStateNamespace, "apply", "-f", "../../config/samples/hello.yaml")
+	kubectl("-n", steadyStateNamespace, "apply", "-f", "../../config/samples/verified-canary.yaml")
 	waitReady(steadyStateNamespace, "hello")
+	kubectl("-n", steadyStateNamespace, "wait", "--for=condition=Verified", "echo/verified-canary", "--timeout=120s")
+	waitReady(steadyStateNamespace, "verified-canary")
 	Eventually(func() string { return kubectl("-n", steadyStateNamespace, "events", "--for", "echo/hello") }).Should(MatchRegexp(`Normal +Ready `))
 	steadyStateSince = time.Now().Add(time.Second)
 }
@@ -71,7 +74,7 @@ func scorecard() {
 		}
 		Expect(passed).To(ConsistOf("basic-check-spec", "olm-bundle-validation", "olm-crds-have-validation",
 			"olm-crds-have-resources", "olm-spec-descriptors", "olm-status-descriptors",
-			"echo-answers", "echo-scales", "echo-rolls", "echo-rejects", "echo-cleanup"))
+			"echo-answers", "echo-scales", "echo-rolls", "echo-verifies", "echo-rejects", "echo-cleanup"))
 		Expect(ran).To(Succeed(), &errors)
 
 		By("checking that the scorecard deleted its Echoes")

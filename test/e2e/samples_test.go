@@ -32,6 +32,7 @@ func samples() {
 		Entry("for the sample with a custom image", "webapp", "80", "nginx"),
 		Entry("for the website", "website", "80", "<title>My Personal Blog</title>"),
 		Entry("for the options of a vote", "voteconfig", "80", `"Cats"`),
+		Entry("for the canary whose answer is verified", "verified-canary", "80", "alive\n"),
 		Entry("for go-httpbin, which is ready by its readiness path", "httpbin", "80", "go-httpbin"),
 	)
 

@@ -71,6 +71,8 @@ var _ = Describe("The operator", Ordered, ContinueOnFailure, func() {
 	Describe("through a Gateway", Label("gateway"), gatewayAnswers)
 	Describe("given an Echo that fails", failures)
 	Describe("in steady state", steadyState)
+	// These specs stop parts of the cluster that the verified Echo in steady state depends on.
+	Describe("given an Echo whose answer is verified", verification)
 	Describe("as the leader", failover)
 	Describe("during its removal", removal)
 })

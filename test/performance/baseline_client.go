@@ -21,6 +21,9 @@ type writtenObjects struct {
 	children []client.Object
 }
 
+// inputs are those of the operator's process.
+var inputs = children.Inputs{ServerImage: controlplane.ServerImage, VerifierImage: controlplane.VerifierImage}
+
 // createChildren writes what the operator has to write for new Echoes: a POST of each child, and
 // a PUT of the status.
 func (e *environment) createChildren(ctx context.Context, echoes []*echov1.Echo, concurrency int) ([]writtenObjects, error) {
@@ -33,9 +36,9 @@ func (e *environment) createChildren(ctx context.Context, echoes []*echov1.Echo,
 				continue
 			}
 			child := kind.New()
-			kind.Mutate(child, echo, controlplane.ServerImage)
+			kind.Mutate(child, echo, inputs)
 			child.SetNamespace(echo.Namespace)
-			child.SetName(children.Name(echo))
+			child.SetName(kind.ChildName(echo))
 			children.SetGeneration(child, echo.Generation)
 			if err := e.baselineClient.Create(ctx, child); err != nil {
 				return err
@@ -55,7 +58,7 @@ func (e *environment) updateChildren(ctx context.Context, written []writtenObjec
 		w.echo = edited[i].DeepCopy()
 		for _, k := range changed {
 			child := w.children[k]
-			children.Kinds[k].Mutate(child, w.echo, controlplane.ServerImage)
+			children.Kinds[k].Mutate(child, w.echo, inputs)
 			children.SetGeneration(child, w.echo.Generation)
 			child.SetManagedFields(nil)
 			if err := e.baselineClient.Update(ctx, child); err != nil {
@@ -74,7 +77,7 @@ func changedKinds(written writtenObjects, edited *echov1.Echo) (changed []int) {
 			continue
 		}
 		child := written.children[k].DeepCopyObject().(children.Object)
-		kind.Mutate(child, edited, controlplane.ServerImage)
+		kind.Mutate(child, edited, inputs)
 		if !equality.Semantic.DeepEqual(written.children[k], child) {
 			changed = append(changed, k)
 		}

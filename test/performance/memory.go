@@ -133,11 +133,11 @@ func (e *environment) createUncontrolled(ctx context.Context, n int) error {
 		echo := newEcho(namespace, fmt.Sprint("uncontrolled-", i))
 		echo.Spec.Port, echo.Spec.TargetPort = 80, 5678
 		for _, kind := range children.Kinds {
-			if kind.OptionalAPI {
+			if kind.OptionalAPI || kind.Verifier {
 				continue
 			}
 			object := kind.New()
-			kind.Mutate(object, echo, controlplane.ServerImage)
+			kind.Mutate(object, echo, inputs)
 			object.SetNamespace(namespace)
 			object.SetName(echo.Name)
 			object.SetLabels(nil)

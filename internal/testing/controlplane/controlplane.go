@@ -31,7 +31,7 @@ import (
 
 // controllers lists the controllers on which Echoes depend.
 var controllers = []string{
-	"deployment-controller", "replicaset-controller", "garbage-collector-controller",
+	"deployment-controller", "replicaset-controller", "daemonset-controller", "garbage-collector-controller",
 	"namespace-controller", "resourcequota-controller", "disruption-controller",
 }
 
@@ -116,7 +116,7 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	if o.Bare {
 		return c, nil
 	}
-	if err := c.startClients(ctx); err != nil {
+	if err := errors.Join(addNodes(ctx, c.Client), c.startClients(ctx)); err != nil {
 		return nil, errors.Join(err, c.Stop(ctx))
 	}
 	return c, nil

@@ -14,9 +14,11 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kkloud-io/echo-operator/internal/children"
 )
 
-// The name of its image decides how a pod fails. A pod with any other image becomes ready.
+// The name of the image of its first container decides how a pod fails. A pod with any other image becomes ready.
 const (
 	// NeverReady is the image of a server that starts but does not become ready.
 	NeverReady = "docker.io/library/slow:1"
@@ -28,6 +30,26 @@ const (
 	crash  = ":crash"
 	huge   = ":huge"
 )
+
+// Nodes are the names of the nodes. Only the pods of verifiers are bound to them.
+var Nodes = []string{"node-a", "node-b"}
+
+// addNodes creates the nodes, for DaemonSets. Admission taints a new node until a kubelet reports it.
+func addNodes(ctx context.Context, admin client.Client) error {
+	for _, name := range Nodes {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+			corev1.LabelHostname: name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
+		}}}
+		if err := admin.Create(ctx, node); err != nil {
+			return err
+		}
+		node.Spec.Taints = nil
+		if err := admin.Update(ctx, node); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // StartKubelet reports every pod as running and ready, or as failing in the way that
 // its image asks for, until the context is done.
@@ -52,6 +74,11 @@ func StartKubelet(ctx context.Context, config *rest.Config, scheme *runtime.Sche
 				go report(ctx, writer, pod)
 			}
 		},
+		UpdateFunc: func(_, object any) {
+			if pod := object.(*corev1.Pod); pod.DeletionTimestamp != nil && pod.Spec.NodeName != "" {
+				go stop(ctx, writer, pod)
+			}
+		},
 	}); err != nil {
 		return err
 	}
@@ -62,8 +89,37 @@ func StartKubelet(ctx context.Context, config *rest.Config, scheme *runtime.Sche
 	return nil
 }
 
+// stop deletes a pod that stops. The API server waits for that if the pod is bound to a node.
+func stop(ctx context.Context, writer client.Client, pod *corev1.Pod) {
+	_ = wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		err := writer.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})
+		return client.IgnoreNotFound(err) == nil, nil
+	})
+}
+
+// bind binds a pod of a verifier to its node, as the scheduler does.
+func bind(ctx context.Context, writer client.Client, pod *corev1.Pod) error {
+	if pod.Labels[children.VerifiesLabel] == "" || pod.Spec.NodeName != "" {
+		return nil
+	}
+	node := Nodes[0]
+	if affinity := pod.Spec.Affinity; metav1.GetControllerOf(pod) != nil && metav1.GetControllerOf(pod).Kind == "DaemonSet" {
+		for _, term := range affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+			for _, field := range term.MatchFields {
+				node = field.Values[0]
+			}
+		}
+	}
+	return writer.SubResource("binding").Create(ctx, pod.DeepCopy(), &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: node},
+	})
+}
+
 // report writes the status of a new pod once. It ignores that the pod was deleted before.
 func report(ctx context.Context, writer client.Client, pod *corev1.Pod) {
+	if !strings.HasSuffix(pod.Spec.Containers[0].Image, huge) {
+		_ = bind(ctx, writer, pod) // A pod that was deleted, or that is bound already.
+	}
 	reported := pod.DeepCopy()
 	reported.Status = statusOf(pod)
 	_ = wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
@@ -74,9 +130,12 @@ func report(ctx context.Context, writer client.Client, pod *corev1.Pod) {
 
 func statusOf(pod *corev1.Pod) corev1.PodStatus {
 	image := pod.Spec.Containers[0].Image
-	container := corev1.ContainerStatus{Name: pod.Spec.Containers[0].Name, Image: image, ImageID: "x"}
+	container := corev1.ContainerStatus{Image: image, ImageID: "x"}
 	scheduled := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}
 	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	if pod.Labels[children.VerifiesLabel] != "" {
+		running.Running.StartedAt = metav1.Now()
+	}
 	switch {
 	case strings.HasSuffix(image, absent):
 		container.State.Waiting = &corev1.ContainerStateWaiting{
@@ -94,15 +153,20 @@ func statusOf(pod *corev1.Pod) corev1.PodStatus {
 	case image == NeverReady:
 		container.State = running
 	default:
-		container.Ready, container.State = true, running
+		container.Ready, container.Started, container.State = true, new(true), running
 	}
 	phase, ready := corev1.PodRunning, corev1.ConditionTrue
 	if !container.Ready {
 		phase, ready = corev1.PodPending, corev1.ConditionFalse
 	}
+	var containers []corev1.ContainerStatus
+	for _, c := range pod.Spec.Containers {
+		container.Name = c.Name
+		containers = append(containers, container)
+	}
 	return corev1.PodStatus{
 		Phase:             phase,
-		ContainerStatuses: []corev1.ContainerStatus{container},
+		ContainerStatuses: containers,
 		Conditions: []corev1.PodCondition{
 			scheduled,
 			{Type: corev1.PodReady, Status: ready, LastTransitionTime: metav1.NewTime(pod.CreationTimestamp.Time)},

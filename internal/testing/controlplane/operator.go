@@ -19,6 +19,9 @@ import (
 // ServerImage is the default server image of the operators under test.
 const ServerImage = "docker.io/hashicorp/http-echo:1.0.0"
 
+// VerifierImage is the image of verifiers of the operators under test.
+const VerifierImage = "ghcr.io/kkloud-io/echo-operator-verifier:test"
+
 // gracefulStop is how long an operator may take to stop after SIGTERM.
 const gracefulStop = 15 * time.Second
 
@@ -68,6 +71,7 @@ func StartOperator(o OperatorOptions) (*Operator, error) {
 	operator := &Operator{Done: make(chan struct{}), Log: log.Name()}
 	operator.command = exec.Command(o.Program, append([]string{"--health-probe-bind-address=0"}, o.Args...)...) //nolint:gosec // The caller chose the program.
 	operator.command.Env = append(os.Environ(), "KUBECONFIG="+name+".kubeconfig", "RELATED_IMAGE_HTTP_ECHO="+cmp.Or(o.ServerImage, ServerImage),
+		"RELATED_IMAGE_VERIFIER="+VerifierImage,
 		"WATCH_NAMESPACE="+strings.Join(o.Watched, ","), "POD_NAMESPACE="+o.Namespace)
 	operator.command.Stdout, operator.command.Stderr = log, log
 	if err := operator.command.Start(); err != nil {

@@ -53,6 +53,9 @@ func Echo(data []byte) *echov1.Echo {
 	if random.Intn(2) == 0 {
 		echo.Spec.Route = random.route()
 	}
+	if random.Intn(2) == 0 {
+		echo.Spec.Verify = random.verify()
+	}
 	return echo
 }
 
@@ -148,4 +151,13 @@ func (s source) route() *echov1.Route {
 		})
 	}
 	return route
+}
+
+// verify returns a verification with the defaults of the API server.
+func (s source) verify() *echov1.Verify {
+	period := []int32{1, 10, 300, 1 + s.Int31n(300)}[s.Intn(4)]
+	return &echov1.Verify{
+		From: s.of(echov1.VerifyFromCluster, echov1.VerifyFromEveryNode), PeriodSeconds: period,
+		TimeoutSeconds: 1 + s.Int31n(min(period, 60)), FailureThreshold: 1 + s.Int31n(10),
+	}
 }

@@ -70,13 +70,13 @@ func (h *Harness) GetEcho(ctx context.Context, namespace, name string) (*echov1.
 // OnChild does something to an Echo's child in both namespaces, once the child exists.
 func (e *Environment) OnChild(ctx context.Context, echo string, kind children.Kind, do func(context.Context, client.Object) error) error {
 	return e.InBoth(ctx, func(ctx context.Context, namespace string) error {
-		return e.Await(ctx, e.Convergence, kind.Name+" "+kinds.ChildName(echo)+" exists", func(ctx context.Context) error {
+		return e.Await(ctx, e.Convergence, kind.Name+" "+kinds.ChildName(kind, echo)+" exists", func(ctx context.Context) error {
 			owner, err := e.GetEcho(ctx, namespace, echo)
 			if err != nil {
 				return err
 			}
 			child := kinds.New(kind)
-			if err := e.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: children.Name(owner)}, child); err != nil {
+			if err := e.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: kind.ChildName(owner)}, child); err != nil {
 				return err
 			}
 			if !metav1.IsControlledBy(child, owner) {
@@ -91,9 +91,9 @@ func (e *Environment) OnChild(ctx context.Context, echo string, kind children.Ki
 // whether the Echo controls it or not.
 func (e *Environment) OnObject(ctx context.Context, echo string, kind children.Kind, do func(context.Context, client.Object) error) error {
 	return e.InBoth(ctx, func(ctx context.Context, namespace string) error {
-		return e.Await(ctx, ConvergenceTimeout, kind.Name+" "+kinds.ChildName(echo)+" exists", func(ctx context.Context) error {
+		return e.Await(ctx, ConvergenceTimeout, kind.Name+" "+kinds.ChildName(kind, echo)+" exists", func(ctx context.Context) error {
 			object := kinds.New(kind)
-			if err := e.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: kinds.ChildName(echo)}, object); err != nil {
+			if err := e.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: kinds.ChildName(kind, echo)}, object); err != nil {
 				return err
 			}
 			return do(ctx, object)

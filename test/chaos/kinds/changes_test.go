@@ -40,7 +40,10 @@ func changes(t *testing.T, kind string) map[string]Change {
 	echo.Name, echo.UID = "one", "uid"
 	child := ByName(kind)
 	object := New(child)
-	child.Mutate(object, echo, "image:1")
+	object.SetName(ChildName(child, echo.Name))
+	in := Inputs()
+	in.ServerImage = "image:1"
+	child.Mutate(object, echo, in)
 	children.SetGeneration(object, 1)
 	all, err := Changes(object)
 	if err != nil {

@@ -5,7 +5,10 @@ package kinds
 import (
 	"fmt"
 	"slices"
+	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,7 +36,7 @@ func Lists() []client.ObjectList {
 
 // ChildLists returns an empty list for each kind of child.
 func ChildLists() (lists []client.ObjectList) {
-	for _, kind := range children.Kinds {
+	for _, kind := range children.DifferentObjectKinds() {
 		lists = append(lists, kind.NewList().(client.ObjectList))
 	}
 	return lists
@@ -52,12 +55,17 @@ func Items(list client.ObjectList) ([]client.Object, error) {
 	return objects, nil
 }
 
-// Of returns the kind of an object, for example "Deployment". It panics if the scheme does not
+// Of returns the name of the kind of child, for example "Deployment", or the kind of another object. It panics if the scheme does not
 // include the type, which is a programming error.
-func Of(object runtime.Object) string {
+func Of(object client.Object) string {
 	kind, err := apiutil.GVKForObject(object, scheme)
 	if err != nil {
 		panic(err)
+	}
+	for _, child := range children.Kinds {
+		if child.Verifier && child.ObjectKind == kind.Kind && strings.HasPrefix(object.GetName(), ChildName(child, "")) {
+			return child.Name
+		}
 	}
 	return kind.Kind
 }
@@ -65,7 +73,7 @@ func Of(object runtime.Object) string {
 // Watched returns the resources that an operator watches.
 func Watched() []string {
 	resources := []string{Echoes}
-	for _, kind := range children.Kinds {
+	for _, kind := range children.DifferentObjectKinds() {
 		resources = append(resources, kind.Resource.Resource)
 	}
 	return append(resources, pods)
@@ -99,16 +107,51 @@ func ByName(name string) children.Kind {
 // New returns an empty child.
 func New(kind children.Kind) client.Object { return kind.New() }
 
-// ChildName returns the name of every child of an Echo.
-func ChildName(echo string) string {
+// ChildName returns the name of an Echo's child.
+func ChildName(kind children.Kind, echo string) string {
 	e := &echov1.Echo{}
 	e.Name = echo
-	return children.Name(e)
+	return kind.ChildName(e)
+}
+
+// ServerName returns the name of the children of an Echo, except for its verifier.
+func ServerName(echo string) string { return ChildName(children.Kind{}, echo) }
+
+// Servers returns the kinds of children that the suites change and reject. Verifiers are written only
+// after the rollout of the others, so that the suites do not apply to them.
+func Servers() []children.Kind {
+	return slices.DeleteFunc(slices.Clone(children.Kinds), func(kind children.Kind) bool { return kind.Verifier })
 }
 
 // Mutate changes a child to the desired state of its Echo, as an operator under test does.
 func Mutate(child client.Object, echo *echov1.Echo) {
-	ByName(Of(child)).Mutate(child, echo, controlplane.ServerImage)
+	ByName(Of(child)).Mutate(child, echo, inputs(child))
+}
+
+// inputs returns those of an operator under test, for the child's Service: a verifier names its
+// cluster IPs.
+func inputs(child client.Object) children.Inputs {
+	in := Inputs()
+	var pod corev1.PodSpec
+	switch o := child.(type) {
+	case *appsv1.Deployment:
+		pod = o.Spec.Template.Spec
+	case *appsv1.DaemonSet:
+		pod = o.Spec.Template.Spec
+	}
+	for _, container := range pod.Containers {
+		for _, arg := range container.Args {
+			if ips, found := strings.CutPrefix(arg, "-cluster-ips="); found {
+				in.ClusterIPs = strings.Split(ips, ",")
+			}
+		}
+	}
+	return in
+}
+
+// Inputs returns what the desired state of children depends on beside their Echo.
+func Inputs() children.Inputs {
+	return children.Inputs{ServerImage: controlplane.ServerImage, VerifierImage: controlplane.VerifierImage}
 }
 
 // JSON returns an object as JSON represents it. It panics if the object has no such representation,

@@ -17,8 +17,10 @@ func TestOfReturnsTheKindOfEchoesAndChildren(t *testing.T) {
 		t.Errorf("kind of an Echo = %s, want Echo", got)
 	}
 	for _, kind := range children.Kinds {
-		if got := Of(kind.New()); got != kind.Name {
-			t.Errorf("kind of a %T = %s, want %s", kind.New(), got, kind.Name)
+		object := New(kind)
+		object.SetName(ChildName(kind, "hello"))
+		if got := Of(object); got != kind.Name {
+			t.Errorf("kind of the %T %s = %s, want %s", object, object.GetName(), got, kind.Name)
 		}
 	}
 }
@@ -43,7 +45,7 @@ func TestItemsReturnsEveryObjectOfAList(t *testing.T) {
 }
 
 func TestListsIncludeEveryKind(t *testing.T) {
-	if got, want := len(Lists()), 1+len(children.Kinds); got != want {
+	if got, want := len(Lists()), 1+len(children.DifferentObjectKinds()); got != want {
 		t.Errorf("lists = %d, want %d", got, want)
 	}
 	if _, ok := Lists()[0].(*echov1.EchoList); !ok {
@@ -53,7 +55,7 @@ func TestListsIncludeEveryKind(t *testing.T) {
 
 func TestWatchedIncludesEchoesPodsAndEveryChild(t *testing.T) {
 	want := []string{"echoes", "pods"}
-	for _, kind := range children.Kinds {
+	for _, kind := range children.DifferentObjectKinds() {
 		want = append(want, kind.Resource.Resource)
 	}
 	got := Watched()
@@ -68,14 +70,14 @@ func TestWatchedIncludesEchoesPodsAndEveryChild(t *testing.T) {
 }
 
 func TestWatchedAtStartLeavesOptionalAPIsOut(t *testing.T) {
-	if got, want := WatchedAtStart(), []string{"echoes", "services", "deployments", "poddisruptionbudgets", "pods"}; !slices.Equal(got, want) {
+	if got, want := WatchedAtStart(), []string{"echoes", "services", "deployments", "poddisruptionbudgets", "daemonsets", "pods"}; !slices.Equal(got, want) {
 		t.Errorf("resources watched at the start = %v, want %v", got, want)
 	}
 }
 
 func TestIsWritten(t *testing.T) {
 	for resource, want := range map[string]bool{
-		"echoes": true, "echoes/status": true, "services": true, "deployments": true, "poddisruptionbudgets": true, "httproutes": true,
+		"echoes": true, "echoes/status": true, "services": true, "deployments": true, "poddisruptionbudgets": true, "daemonsets": true, "httproutes": true,
 		"pods": false, "leases": false, "events": false, "deployments/status": false,
 	} {
 		if got := IsWritten(resource); got != want {

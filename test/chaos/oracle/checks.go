@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/internal/status"
 	"github.com/kkloud-io/echo-operator/test/chaos/kinds"
 	"github.com/kkloud-io/echo-operator/test/chaos/proxy"
@@ -190,10 +191,13 @@ func CheckRejected(echo *echov1.Echo, text string) error {
 
 // CheckWritesOf checks that the operator made at most so many writes of an Echo and its children.
 func CheckWritesOf(echo string, writes []proxy.Write, bound int) error {
-	child := kinds.ChildName(echo)
+	var names []string
+	for _, kind := range children.Kinds {
+		names = append(names, kinds.ChildName(kind, echo))
+	}
 	own := slices.DeleteFunc(slices.Clone(writes), func(w proxy.Write) bool {
 		isEcho := w.Resource == kinds.Echoes || w.Resource == kinds.EchoStatus
-		return isEcho && w.Name != echo || !isEcho && w.Name != child
+		return isEcho && w.Name != echo || !isEcho && !slices.Contains(names, w.Name)
 	})
 	return CheckWriteBound(own, bound)
 }

@@ -187,7 +187,7 @@ func TestCheckWritesOfCountsTheWritesOfOneEcho(t *testing.T) {
 	var writes []proxy.Write
 	for _, name := range []string{"one", "two"} {
 		for _, r := range []proxy.Request{
-			{Verb: "update", Resource: kinds.EchoStatus, Name: name}, {Verb: "create", Resource: "services", Name: kinds.ChildName(name)},
+			{Verb: "update", Resource: kinds.EchoStatus, Name: name}, {Verb: "create", Resource: "services", Name: kinds.ServerName(name)},
 		} {
 			writes = append(writes, proxy.Write{Request: r, Code: http.StatusOK})
 		}

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
-	"github.com/kkloud-io/echo-operator/internal/testing/controlplane"
 	"github.com/kkloud-io/echo-operator/test/chaos/kinds"
 )
 
@@ -55,8 +54,8 @@ func ready(echo *echov1.Echo) *echov1.Echo {
 
 // newDeployment returns the Deployment of the Echo before its rollout.
 func newDeployment(echo *echov1.Echo, uid types.UID) *appsv1.Deployment {
-	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: kinds.ChildName(echo.Name), UID: uid, Generation: echo.Generation}}
-	kinds.ByName("Deployment").Mutate(d, echo, controlplane.ServerImage)
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: kinds.ServerName(echo.Name), UID: uid, Generation: echo.Generation}}
+	kinds.ByName("Deployment").Mutate(d, echo, kinds.Inputs())
 	return d
 }
 
@@ -82,6 +81,63 @@ func expect(t *testing.T, findings []error, want ...string) {
 		if !strings.Contains(findings[0].Error(), part) {
 			t.Errorf("finding = %q, want it to contain %q", findings[0], part)
 		}
+	}
+}
+
+// verifiedStatus returns the Echo with a status that says Verified of its generation.
+func verifiedStatus(echo *echov1.Echo) *echov1.Echo {
+	echo = ready(echo)
+	echo.Spec.Verify = &echov1.Verify{PeriodSeconds: 10, TimeoutSeconds: 2, FailureThreshold: 3}
+	echo.Status.Conditions = append(echo.Status.Conditions, metav1.Condition{
+		Type: echov1.ConditionVerified, Status: metav1.ConditionTrue, Reason: echov1.ReasonVerified, ObservedGeneration: echo.Generation,
+	})
+	return echo
+}
+
+// newVerifier returns the verifier of the Echo, whose pod is ready.
+func newVerifier(echo *echov1.Echo) *appsv1.Deployment {
+	kind := kinds.ByName("VerifierDeployment")
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: kinds.ChildName(kind, echo.Name), UID: "v", Generation: echo.Generation}}
+	kind.Mutate(d, echo, kinds.Inputs())
+	d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1}
+	return d
+}
+
+func TestCheckVerified(t *testing.T) {
+	const wrong = "says Verified of generation 2"
+	for name, test := range map[string]struct {
+		history func(*script)
+		want    []string
+	}{
+		"the verifier of the answer was ready": {func(s *script) {
+			s.add(newVerifier(verifiedStatus(newEcho(2))))
+			s.add(verifiedStatus(newEcho(2)))
+		}, nil},
+		"the verifier of the answer became ready later": {func(s *script) {
+			s.add(verifiedStatus(newEcho(2)))
+			s.add(newVerifier(verifiedStatus(newEcho(2))))
+		}, []string{wrong}},
+		"the verifier of an earlier answer was ready": {func(s *script) {
+			s.add(newVerifier(verifiedStatus(newEcho(1))))
+			s.add(verifiedStatus(newEcho(2)))
+		}, []string{wrong}},
+		"the verifier of the answer was not ready": {func(s *script) {
+			verifier := newVerifier(verifiedStatus(newEcho(2)))
+			verifier.Status.ReadyReplicas = 0
+			s.add(verifier)
+			s.add(verifiedStatus(newEcho(2)))
+		}, []string{wrong}},
+		"there was no verifier, and versions may be missing": {func(s *script) {
+			s.Gap(1)
+			s.add(verifiedStatus(newEcho(2)))
+		}, nil},
+		"the Echo is ready without a verification": {func(s *script) { s.add(ready(newEcho(2))) }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScript()
+			test.history(s)
+			expect(t, s.CheckVerified(), test.want...)
+		})
 	}
 }
 

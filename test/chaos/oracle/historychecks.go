@@ -22,7 +22,7 @@ type Creations map[string]int
 
 // Allow allows one more creation of a child of the Echo.
 func (c Creations) Allow(kind children.Kind, echo string) {
-	c[childKey(kind.Name, kinds.ChildName(echo))]++
+	c[childKey(kind.Name, kinds.ChildName(kind, echo))]++
 }
 
 // CheckCreations finds children that were created more often than the operations ask for. It does
@@ -96,6 +96,34 @@ func desired(d *appsv1.Deployment, echo *echov1.Echo) *appsv1.Deployment {
 	mutated := d.DeepCopy()
 	kinds.Mutate(mutated, echo)
 	return mutated
+}
+
+// CheckVerified finds statuses that said Verified of a spec whose answer no verifier had received. It
+// checks Echoes that one pod verifies.
+func (h *History) CheckVerified() (findings []error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, echo := range h.echoes {
+		status := echo.object.Status
+		if !children.WantsVerifierDeployment(echo.object) || status.ObservedGeneration != echo.object.Generation ||
+			!meta.IsStatusConditionTrue(status.Conditions, echov1.ConditionVerified) || h.inGap(echo.number) {
+			continue
+		}
+		if !slices.ContainsFunc(h.deployments[children.VerifierName(echo.object)], func(d version[*appsv1.Deployment]) bool {
+			return d.number < echo.number && verified(d.object, echo.object)
+		}) {
+			findings = append(findings, Findingf(echo.object, "status says Verified of generation %d (resource version %d), but no verifier of its answer was ready",
+				echo.object.Generation, echo.number))
+		}
+	}
+	return findings
+}
+
+// verified reports whether the only pod of the verifier expects the answer of the Echo, and is ready.
+func verified(d *appsv1.Deployment, echo *echov1.Echo) bool {
+	answer := desired(d, echo).Spec.Template.Labels[children.AnswerLabel]
+	return d.Spec.Template.Labels[children.AnswerLabel] == answer && d.Status.ObservedGeneration >= d.Generation &&
+		d.Status.ReadyReplicas == 1 && d.Status.UpdatedReplicas == 1 && d.Status.Replicas == 1
 }
 
 // CheckOrder finds Deployments that went back to an earlier spec of their Echo.

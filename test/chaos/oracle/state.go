@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/test/chaos/kinds"
 )
 
@@ -64,11 +65,15 @@ func State(objects []client.Object, namespace string, mask Mask) (string, error)
 		}
 		fmt.Fprintf(&state, "--- %s %s\n%s", kind, object.GetName(), text)
 	}
-	return podName.ReplaceAllString(strings.ReplaceAll(state.String(), namespace, "NAMESPACE"), "$1-POD"), nil
+	text := clusterIPs.ReplaceAllString(strings.ReplaceAll(state.String(), namespace, "NAMESPACE"), "-cluster-ips=IPS")
+	return podName.ReplaceAllString(text, "$1-POD"), nil
 }
 
+// clusterIPs matches the argument of a verifier with the addresses that the API server assigned.
+var clusterIPs = regexp.MustCompile(`-cluster-ips=[0-9a-f.:,]+`)
+
 // podName matches the name of a pod or a ReplicaSet in a message.
-var podName = regexp.MustCompile(`(echo-[a-z0-9]+)-[0-9a-f]{6,10}(-[a-z0-9]{5})?\b`)
+var podName = regexp.MustCompile(`((?:echo|verify)-[a-z0-9]+)-[0-9a-f]{6,10}(-[a-z0-9]{5})?\b`)
 
 // CheckEqual compares two states.
 func CheckEqual(what, wantName, want, gotName, got string) error {
@@ -83,7 +88,7 @@ var (
 	// volatileAnnotations count writes.
 	volatileAnnotations = []string{"deployment.kubernetes.io/revision", "kkloud.io/echo-generation"}
 	// assignedFields are assigned by the API server.
-	assignedFields = [][]string{{"spec", "clusterIP"}, {"spec", "clusterIPs"}}
+	assignedFields = [][]string{{"spec", "clusterIP"}, {"spec", "clusterIPs"}, {"spec", "template", "metadata", "labels", children.AnswerLabel}}
 	// statusFields are the only fields of a child's status that do not depend on timing.
 	statusFields = []string{"observedGeneration", "replicas", "updatedReplicas", "availableReplicas", "loadBalancer"}
 )

@@ -14,8 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
-	"github.com/kkloud-io/echo-operator/internal/children"
-	"github.com/kkloud-io/echo-operator/internal/testing/controlplane"
 	"github.com/kkloud-io/echo-operator/test/chaos/kinds"
 )
 
@@ -35,10 +33,10 @@ func namespaceWith(namespace string, run int64) (echo *echov1.Echo, objects []cl
 	echo.Status.Conditions[0].LastTransitionTime = metav1.NewTime(time.Unix(run, 0))
 	echo.Status.Conditions[0].Message = "echo-one-0a1b2c" + strings.Repeat("d", int(run)) + "-x2x2x is ready"
 	objects = append(objects, identify(echo))
-	for _, kind := range children.Kinds {
+	for _, kind := range kinds.Servers() {
 		child := kinds.New(kind)
-		child.SetName(kinds.ChildName(echo.Name))
-		kind.Mutate(child, echo, controlplane.ServerImage)
+		child.SetName(kinds.ServerName(echo.Name))
+		kind.Mutate(child, echo, kinds.Inputs())
 		child.SetAnnotations(map[string]string{"kkloud.io/echo-generation": "1", "deployment.kubernetes.io/revision": strings.Repeat("1", int(run))})
 		switch c := child.(type) {
 		case *corev1.Service:

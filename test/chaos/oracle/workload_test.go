@@ -21,7 +21,7 @@ import (
 // newWorkload returns an Echo that is ready, its children in their desired state, and its pods.
 func newWorkload() Workload {
 	w := Workload{Echo: ready(newEcho(1)), Children: map[string]client.Object{}, Rejected: map[string]error{}}
-	for _, kind := range children.Kinds {
+	for _, kind := range kinds.Servers() {
 		child := kinds.New(kind)
 		kinds.Mutate(child, w.Echo)
 		w.Children[kind.Name] = child

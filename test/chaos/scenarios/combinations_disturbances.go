@@ -123,7 +123,7 @@ func onChildOfSubject(ctx context.Context, e *harness.Environment, kind children
 	defer cancel()
 	for ctx.Err() == nil {
 		child := kinds.New(kind)
-		err := e.Client.Get(ctx, client.ObjectKey{Namespace: e.Subject, Name: kinds.ChildName(one)}, child)
+		err := e.Client.Get(ctx, client.ObjectKey{Namespace: e.Subject, Name: kinds.ServerName(one)}, child)
 		if err == nil {
 			err = do(ctx, child)
 		}
@@ -164,7 +164,7 @@ func changesRepeatedly(name string, change func(*appsv1.Deployment)) disturbance
 		writer.Go(func() {
 			for ctx.Err() == nil {
 				var d appsv1.Deployment
-				if e.Client.Get(ctx, client.ObjectKey{Namespace: e.Subject, Name: kinds.ChildName(one)}, &d) == nil &&
+				if e.Client.Get(ctx, client.ObjectKey{Namespace: e.Subject, Name: kinds.ServerName(one)}, &d) == nil &&
 					!strings.HasPrefix(d.Spec.Template.Spec.Containers[0].Image, otherImage) {
 					_ = e.Update(ctx, &d, func() { change(&d) }) // It tries again after a conflict.
 				}

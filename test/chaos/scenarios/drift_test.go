@@ -7,8 +7,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
-	"github.com/kkloud-io/echo-operator/internal/children"
-	"github.com/kkloud-io/echo-operator/internal/testing/controlplane"
 	"github.com/kkloud-io/echo-operator/test/chaos/kinds"
 )
 
@@ -16,13 +14,13 @@ func TestEveryChildKindHasDriftsThatMutateReverts(t *testing.T) {
 	echo := &echov1.Echo{Spec: everyChild()}
 	echo.Spec.Port, echo.Spec.TargetPort, echo.Spec.Route.Paths = 80, 5678, []echov1.Path{{Type: "PathPrefix", Value: "/"}}
 	echo.Name, echo.UID = one, "uid"
-	for _, kind := range children.Kinds {
+	for _, kind := range kinds.Servers() {
 		if len(driftsByKind[kind.Name]) == 0 {
 			t.Errorf("%s: no drifts, want at least one in driftsByKind", kind.Name)
 		}
 		for _, drift := range drifts(kind.Name) {
 			want := kinds.New(kind)
-			kind.Mutate(want, echo, controlplane.ServerImage)
+			kind.Mutate(want, echo, kinds.Inputs())
 			got := want.DeepCopyObject().(client.Object)
 			drift.change(got)
 			if equality.Semantic.DeepEqual(got, want) {

@@ -37,7 +37,7 @@ func externalWriters(harness.Options) (all []harness.Scenario, err error) {
 		"of an earlier Echo exists":            ofEarlierEcho,
 		"has labels and annotations of others": labeled,
 	}
-	for _, kind := range children.Kinds {
+	for _, kind := range kinds.Servers() {
 		for _, name := range slices.Sorted(maps.Keys(ofEachKind)) {
 			all = append(all, harness.Scenario{Name: kind.Name + " " + name, Run: func(ctx context.Context, e *harness.Environment) error {
 				return ofEachKind[name](ctx, e, kind)
@@ -99,7 +99,7 @@ func awaitConflict(ctx context.Context, e *harness.Environment, kind children.Ki
 }
 
 func conflictMessage(kind, owner string) string {
-	return fmt.Sprintf("%s %s exists and is not controlled by this Echo (controller: %s", kind, kinds.ChildName(one), owner)
+	return fmt.Sprintf("%s %s exists and is not controlled by this Echo (controller: %s", kind, kinds.ServerName(one), owner)
 }
 
 // takeOver gives the child to another controller, and deletes it.
@@ -137,9 +137,9 @@ func uncontrolled(kind children.Kind, namespace string) client.Object {
 	object := kinds.New(kind)
 	other := &echov1.Echo{Spec: echov1.EchoSpec{Message: "other", Port: 1, TargetPort: 1}}
 	other.Name = "other"
-	kind.Mutate(object, other, otherImage)
+	kind.Mutate(object, other, children.Inputs{ServerImage: otherImage})
 	object.SetNamespace(namespace)
-	object.SetName(kinds.ChildName(one))
+	object.SetName(kinds.ServerName(one))
 	object.SetOwnerReferences(nil)
 	object.SetLabels(nil)
 	object.SetAnnotations(map[string]string{ofAnnotation: "another owner"})
@@ -245,7 +245,7 @@ func ofEarlierEcho(ctx context.Context, e *harness.Environment, kind children.Ki
 	}
 	awaitReport := func(ctx context.Context, namespace string) error {
 		return e.AwaitEcho(ctx, harness.ConvergenceTimeout, namespace, one, "waits for the deletion", func(echo *echov1.Echo) error {
-			return oracle.CheckWaiting(echo, fmt.Sprintf("%s %s of an earlier Echo (UID ", kind.Name, kinds.ChildName(one)))
+			return oracle.CheckWaiting(echo, fmt.Sprintf("%s %s of an earlier Echo (UID ", kind.Name, kinds.ServerName(one)))
 		})
 	}
 	if err := errors.Join(e.InBoth(ctx, awaitReport), release(ctx)); err != nil {

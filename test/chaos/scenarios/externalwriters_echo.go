@@ -15,6 +15,7 @@ import (
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/test/chaos/harness"
+	"github.com/kkloud-io/echo-operator/test/chaos/kinds"
 )
 
 func injectSidecar(ctx context.Context, e *harness.Environment) error {
@@ -84,7 +85,7 @@ func autoscale(ctx context.Context, e *harness.Environment) error {
 	if err := createReady(ctx, e); err != nil {
 		return err
 	}
-	for _, kind := range children.Kinds {
+	for _, kind := range kinds.Servers() {
 		if kind.Optional { // With one replica there is none.
 			e.AllowCreation(kind, one)
 		}

@@ -36,6 +36,7 @@ const longestMessage = 16384
 func fields() []field {
 	custom, page, routed := map[string]any{"image": customImage}, map[string]any{"page": map[string]any{}}, map[string]any{"route": route()}
 	half := strings.Repeat("a", 16384) // The longest item, and half of the longest list.
+	verified := map[string]any{"verify": map[string]any{}}
 	ownServer := map[string]any{"image": customImage, "args": []any{"serve"}}
 	return append([]field{
 		{path: "message", required: true, minimum: "m", maximum: strings.Repeat("🦜", longestMessage), another: "$(HOME) <b> \"q\"\n\ttwo  lines\r\n",
@@ -76,6 +77,12 @@ func fields() []field {
 		{path: "route.responseHeaders", with: routed, minimum: []any{}, maximum: responseHeaders(16), another: []any{map[string]any{"name": "Content-Type", "value": "a/b; c=d"}},
 			invalid: []any{responseHeaders(17), []any{map[string]any{"name": "a"}}, []any{map[string]any{"name": "a b", "value": "v"}}, []any{map[string]any{"name": "a", "value": "v\n"}}}},
 		{path: "route.scheme", with: routed, minimum: "http", maximum: "https", another: "http", invalid: []any{"", "HTTP", "tcp"}},
+		{path: "verify", minimum: map[string]any{}, another: map[string]any{"from": "EveryNode"},
+			maximum: map[string]any{"periodSeconds": 300, "timeoutSeconds": 60, "failureThreshold": 10}, invalid: []any{"yes", []any{}}},
+		{path: "verify.from", with: verified, minimum: "Cluster", maximum: "EveryNode", another: "Cluster", invalid: []any{"", "cluster", "Node"}},
+		{path: "verify.periodSeconds", with: verified, minimum: 2, maximum: 300, another: 30, invalid: []any{0, 301, 1.5, "10s"}},
+		{path: "verify.timeoutSeconds", with: verified, minimum: 1, maximum: 10, another: 5, invalid: []any{0, 61, 1.5, "2s"}},
+		{path: "verify.failureThreshold", with: verified, minimum: 1, maximum: 10, another: 5, invalid: []any{0, 11, 1.5, "three"}},
 		{path: "resources.claims", invalid: []any{[]any{map[string]any{"name": "gpu"}}}, rejection: "spec.resources: Invalid value: claims are not supported"},
 	}, podFields()...)
 }
@@ -176,6 +183,12 @@ func fieldPairs() map[string][]change {
 		"statusCode and args": {
 			set("statusCode", 503, "page.title", "t"), rejected(set("image", customImage, "args", []any{"-v"}), ownCode), set("image", customImage, "args", []any{"-v"}, "statusCode", 200),
 			rejected(set("statusCode", 204), ownCode), set("statusCode", nil), set("args", nil, "statusCode", 404), set("image", nil, "statusCode", nil)},
+		"verify.timeoutSeconds and verify.periodSeconds": {
+			set("verify.periodSeconds", 5, "verify.timeoutSeconds", 5), rejected(set("verify.timeoutSeconds", 6), "timeoutSeconds must be at most periodSeconds"),
+			set("verify.periodSeconds", 6), set("verify.timeoutSeconds", 6), set("verify", nil)},
+		"verify and the server": {
+			set("verify.from", "Cluster"), set("image", customImage, "args", []any{"-v"}), set("port", 8080), set("verify.from", "EveryNode"),
+			set("image", nil, "args", nil), set("statusCode", 503), set("verify", nil)},
 		"readinessPath and args": {
 			rejected(set("readinessPath", "/"), needsServer), set("image", customImage, "args", []any{"-v"}), set("readinessPath", "/ready"), set("targetPort", 8080),
 			rejected(set("args", nil), needsServer), set("args", nil, "command", []any{"serve"}), set("readinessPath", nil), set("image", nil, "command", nil)},

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
-	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/test/chaos/harness"
 	"github.com/kkloud-io/echo-operator/test/chaos/kinds"
 	"github.com/kkloud-io/echo-operator/test/chaos/oracle"
@@ -47,7 +46,7 @@ func isolation(o harness.Options) (all []harness.Scenario, err error) {
 func hangingChildren(timeout int32) func(context.Context, *harness.Environment) error {
 	return func(ctx context.Context, e *harness.Environment) error {
 		var resources []schema.GroupVersionResource
-		for _, kind := range children.Kinds {
+		for _, kind := range kinds.Servers() {
 			resources = append(resources, kind.Resource)
 		}
 		hook := &webhook{resources: resources, operation: admissionregistrationv1.Create, timeout: timeout, answer: hang}

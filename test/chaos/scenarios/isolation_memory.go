@@ -65,12 +65,12 @@ func uncontrolledMemory(short bool) (all []harness.Scenario) {
 	create("large Deployments with the operator's label", largeDeployment)
 	create("large Deployments with names of children", func(i int, namespace string, _ *echov1.Echo) client.Object {
 		object := largeDeployment(i, namespace, nil)
-		object.SetName(kinds.ChildName(object.GetName()))
+		object.SetName(kinds.ServerName(object.GetName()))
 		return object
 	})
 	create("large Deployments with forged owner references", func(i int, namespace string, echo *echov1.Echo) client.Object {
 		object := largeDeployment(i, namespace, nil)
-		object.SetName(kinds.ChildName(object.GetName()))
+		object.SetName(kinds.ServerName(object.GetName()))
 		object.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(echo, echov1.GroupVersion.WithKind("Echo"))})
 		return object
 	})

@@ -29,7 +29,7 @@ func lifecycles(o harness.Options) (all []harness.Scenario, err error) {
 	if o.Short {
 		replacements = 2
 	}
-	for _, kind := range children.Kinds {
+	for _, kind := range kinds.Servers() {
 		all = append(all, harness.Scenario{Name: "foreground deletion waits for a finalizer of the " + kind.Name, Run: func(ctx context.Context, e *harness.Environment) error {
 			return terminating(ctx, e, kind)
 		}})

@@ -82,6 +82,6 @@ func writeAsEarlierVersion(ctx context.Context, e *harness.Environment) error {
 	}
 	live := kinds.New(deployment)
 	live.SetNamespace(e.Subject)
-	live.SetName(kinds.ChildName(one))
+	live.SetName(kinds.ServerName(one))
 	return e.Client.Patch(ctx, live, client.RawPatch(types.StrategicMergePatchType, patch))
 }

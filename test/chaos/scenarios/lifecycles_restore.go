@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
-	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/test/chaos/harness"
 	"github.com/kkloud-io/echo-operator/test/chaos/kinds"
 )
@@ -41,7 +40,7 @@ func (r restore) run(ctx context.Context, e *harness.Environment) error {
 		return err
 	}
 	for range 2 { // The restored children, and those that the operator creates in place of collected ones.
-		for _, kind := range children.Kinds {
+		for _, kind := range kinds.Servers() {
 			e.AllowCreation(kind, one)
 		}
 	}

@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
-	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/internal/testing/controlplane"
 	"github.com/kkloud-io/echo-operator/test/chaos/harness"
 	"github.com/kkloud-io/echo-operator/test/chaos/kinds"
@@ -119,7 +118,7 @@ func createEarlierChildren(ctx context.Context, e *harness.Environment) error {
 	if err != nil {
 		return err
 	}
-	for _, kind := range children.Kinds {
+	for _, kind := range kinds.Servers() {
 		text, err := earlierChildren.ReadFile(path.Join("testdata/0.4.0", kind.Name+".yaml"))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // Version 0.4.0 does not have this kind.

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
-	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/test/chaos/harness"
+	"github.com/kkloud-io/echo-operator/test/chaos/kinds"
 	"github.com/kkloud-io/echo-operator/test/chaos/oracle"
 )
 
@@ -132,7 +132,7 @@ func (s *fieldSequence) allowWanted(before, after map[string]any) error {
 	if err := errors.Join(decodeSpec(before, was), decodeSpec(after, is)); err != nil {
 		return err
 	}
-	for _, kind := range children.Kinds {
+	for _, kind := range kinds.Servers() {
 		if kind.Wanted(is) && (before == nil || !kind.Wanted(was)) {
 			s.AllowCreation(kind, one)
 		}

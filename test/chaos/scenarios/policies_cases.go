@@ -112,7 +112,7 @@ func ofServices(name, patch string) policyCase {
 
 // policiesThatRemove are policies that remove metadata of the operator.
 func policiesThatRemove() (all []policyCase) {
-	for _, kind := range children.Kinds {
+	for _, kind := range kinds.Servers() {
 		strip := func(what, path, condition string) {
 			all = append(all, policyCase{name: kind.Name + ": removes " + what, resource: kind.Resource, create: true, update: true,
 				patch: condition + " ? " + jsonPatch("remove", path, "") + " : []"})

@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
-	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/test/chaos/harness"
 	"github.com/kkloud-io/echo-operator/test/chaos/kinds"
 	"github.com/kkloud-io/echo-operator/test/chaos/oracle"
@@ -125,11 +124,11 @@ func (s *policyRun) edit(ctx context.Context) error {
 		return err
 	}
 	if err := s.forEach(func(p *appliedPolicy) error {
-		for _, kind := range children.Kinds {
+		for _, kind := range kinds.Servers() {
 			if kind.Resource == p.resource {
 				child := kinds.New(kind)
 				child.SetNamespace(s.Subject)
-				child.SetName(kinds.ChildName(p.echo))
+				child.SetName(kinds.ServerName(p.echo))
 				// The policy may cause the API server to reject it.
 				_ = s.Client.Patch(ctx, child, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"example.com/of":"another owner"}}}`)))
 			}

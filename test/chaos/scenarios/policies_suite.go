@@ -78,9 +78,9 @@ func policies(o harness.Options) (all []harness.Scenario, err error) {
 
 // allGenerated returns the policies for all children of the Echo "two".
 func allGenerated(ctx context.Context, e *harness.Environment) (all []policyCase, err error) {
-	for _, kind := range children.Kinds {
+	for _, kind := range kinds.Servers() {
 		child := kinds.New(kind)
-		if err := e.Client.Get(ctx, client.ObjectKey{Namespace: e.Control, Name: kinds.ChildName(two)}, child); err != nil {
+		if err := e.Client.Get(ctx, client.ObjectKey{Namespace: e.Control, Name: kinds.ServerName(two)}, child); err != nil {
 			return nil, err
 		}
 		cases, err := generatedPolicies(kind, child)
@@ -131,14 +131,14 @@ type appliedPolicy struct {
 }
 
 // probeName is the name of an object that shows whether the policy is in effect.
-func (p *appliedPolicy) probeName() string { return kinds.ChildName(p.echo) + "-probe" }
+func (p *appliedPolicy) probeName() string { return kinds.ServerName(p.echo) + "-probe" }
 
 // probeAnnotation has a policy answer whether it is in effect.
 const probeAnnotation = "kkloud.io/chaos-probe"
 
 // install puts the policy into effect.
 func (p *appliedPolicy) install(ctx context.Context, e *harness.Environment) (err error) {
-	object := fmt.Sprintf("object.metadata.name in [%q, %q]", kinds.ChildName(p.echo), p.probeName())
+	object := fmt.Sprintf("object.metadata.name in [%q, %q]", kinds.ServerName(p.echo), p.probeName())
 	if p.ofPods() {
 		object = fmt.Sprintf(`has(object.metadata.labels) && %q in object.metadata.labels && object.metadata.labels[%q] == %q`,
 			children.EchoLabel, children.EchoLabel, p.echo)

@@ -60,7 +60,7 @@ func rejections(o harness.Options) (all []harness.Scenario, err error) {
 			reason: echov1.ReasonRejected, message: policyMessage, available: echov1.ReasonServing},
 		{name: "policy for the status", install: policyOfStatus, ofEdit: true},
 	}
-	for i, kind := range children.Kinds {
+	for i, kind := range kinds.Servers() {
 		// Two Echoes have all required children, one of them is created before the quota.
 		allowed, available := "1", echov1.ReasonNotServing
 		if kind.Optional {
@@ -69,7 +69,7 @@ func rejections(o harness.Options) (all []harness.Scenario, err error) {
 		list = append(list,
 			rejection{name: "quota of " + plural(kind), install: quota("count/"+corev1.ResourceName(kind.Resource.GroupResource().String()), allowed),
 				reason: echov1.ReasonRejected, available: available, longOnly: i > 0,
-				message: fmt.Sprintf("%s: %s %q is forbidden: exceeded quota: %s", kind.Name, kind.Resource.GroupResource(), kinds.ChildName(one), quotaName)},
+				message: fmt.Sprintf("%s: %s %q is forbidden: exceeded quota: %s", kind.Name, kind.Resource.GroupResource(), kinds.ServerName(one), quotaName)},
 			rejection{name: "policy for " + plural(kind), install: policy(kind),
 				reason: echov1.ReasonRejected, available: available, longOnly: i > 0, message: policyMessage})
 	}
@@ -208,7 +208,7 @@ func privilegedSidecar(ctx context.Context, e *harness.Environment) (undo, error
 		return func(ctx context.Context) error {
 			return e.Await(ctx, harness.ConvergenceTimeout, "Deployment is updated", func(ctx context.Context) error {
 				var d appsv1.Deployment
-				if err := e.Client.Get(ctx, client.ObjectKey{Namespace: e.Subject, Name: kinds.ChildName(one)}, &d); err != nil {
+				if err := e.Client.Get(ctx, client.ObjectKey{Namespace: e.Subject, Name: kinds.ServerName(one)}, &d); err != nil {
 					return err
 				}
 				return e.Update(ctx, &d, func() { change(&d.Spec.Template.Spec) })
@@ -226,7 +226,7 @@ func privilegedSidecar(ctx context.Context, e *harness.Environment) (undo, error
 // policy rejects the child of the Echo "one".
 func policy(kind children.Kind) func(context.Context, *harness.Environment) (undo, error) {
 	return func(ctx context.Context, e *harness.Environment) (undo, error) {
-		allowed := fmt.Sprintf("object.metadata.name != '%s'", kinds.ChildName(one))
+		allowed := fmt.Sprintf("object.metadata.name != '%s'", kinds.ServerName(one))
 		return installValidatingPolicy(ctx, e, kind.Resource, allowed, policyMessage, func(ctx context.Context) error {
 			return e.Client.Create(ctx, uncontrolled(kind, e.Subject), client.DryRunAll)
 		})

@@ -38,7 +38,7 @@ func persistentDrift(o harness.Options) (all []harness.Scenario, err error) {
 	add := func(name string, run func(context.Context, *harness.Environment, time.Duration) error) {
 		all = append(all, harness.Scenario{Name: name, Run: func(ctx context.Context, e *harness.Environment) error { return run(ctx, e, period) }})
 	}
-	for _, kind := range children.Kinds {
+	for _, kind := range kinds.Servers() {
 		for _, drift := range reactions[kind.Name] {
 			if kind.Name == deployment.Name || !o.Short {
 				add(fmt.Sprintf("writer changes %s of the %s after each write", drift.name, kind.Name), childDrift{kind, drift.change}.run)
@@ -145,7 +145,7 @@ func (d childDrift) run(ctx context.Context, e *harness.Environment, period time
 		return err
 	}
 	defer writer.stop()
-	err = boundedWrites(ctx, e, d.kind.Resource.Resource, kinds.ChildName(one), period, 0)
+	err = boundedWrites(ctx, e, d.kind.Resource.Resource, kinds.ServerName(one), period, 0)
 	if err == nil {
 		err = e.AwaitDegraded(ctx, harness.ConvergenceTimeout, e.Subject, one, echov1.ReasonRepeatedDrift, d.kind.Name)
 	}
@@ -194,7 +194,7 @@ func operatorWrites(e *harness.Environment, resource, name string) (writes, stal
 // newestRevision returns the newest revision of the Echo's Deployment, or 0.
 func newestRevision(ctx context.Context, e *harness.Environment) (revision int) {
 	var d appsv1.Deployment
-	if err := e.Client.Get(ctx, client.ObjectKey{Namespace: e.Subject, Name: kinds.ChildName(one)}, &d); err != nil {
+	if err := e.Client.Get(ctx, client.ObjectKey{Namespace: e.Subject, Name: kinds.ServerName(one)}, &d); err != nil {
 		return 0
 	}
 	_, _ = fmt.Sscan(d.Annotations["deployment.kubernetes.io/revision"], &revision) // A new Deployment has none.
@@ -249,7 +249,7 @@ func twoImages(ctx context.Context, e *harness.Environment, period time.Duration
 		return err
 	}
 	defer other.Kill()
-	err = boundedWrites(ctx, e, deployment.Resource.Resource, kinds.ChildName(one), period, 0)
+	err = boundedWrites(ctx, e, deployment.Resource.Resource, kinds.ServerName(one), period, 0)
 	other.Kill()
 	return recoverFrom(ctx, e, err)
 }
@@ -275,7 +275,7 @@ func changingAdmission(field string, rejected bool) func(context.Context, *harne
 				})(w, r, c)
 			},
 		}
-		child := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: e.Subject, Name: kinds.ChildName(one)}}
+		child := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: e.Subject, Name: kinds.ServerName(one)}}
 		remove, err := hook.install(ctx, e, probeUpdate(e, child, false))
 		if err != nil {
 			return err
@@ -284,7 +284,7 @@ func changingAdmission(field string, rejected bool) func(context.Context, *harne
 		if err := e.EditEcho(ctx, one, func(s *echov1.EchoSpec) { s.Message = "n" }); err != nil {
 			return err
 		}
-		if err := boundedWrites(ctx, e, deployment.Resource.Resource, kinds.ChildName(one), period, 0); err != nil {
+		if err := boundedWrites(ctx, e, deployment.Resource.Resource, kinds.ServerName(one), period, 0); err != nil {
 			return err
 		}
 		if rejected {

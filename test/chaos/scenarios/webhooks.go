@@ -99,7 +99,7 @@ func webhooks(o harness.Options) (all []harness.Scenario, err error) {
 	sample := []harness.Scenario{}
 	for i, way := range ways {
 		var ofWay []harness.Scenario
-		for j, kind := range children.Kinds {
+		for j, kind := range kinds.Servers() {
 			for k, operation := range []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update} {
 				w := webhookRun{behavior: way, kind: &kind, resource: kind.Resource, operation: operation, mutating: way.mutating || (i+j+k)%2 == 1}
 				ofWay = append(ofWay, w.scenario())
@@ -240,7 +240,7 @@ func (w webhookRun) probe(e *harness.Environment) func(context.Context) error {
 	}
 	child := kinds.New(*w.kind)
 	child.SetNamespace(e.Subject)
-	child.SetName(kinds.ChildName(one))
+	child.SetName(kinds.ServerName(one))
 	return probeUpdate(e, child, false)
 }
 
@@ -251,7 +251,7 @@ func (w webhookRun) causeUpdate(ctx context.Context, e *harness.Environment) err
 	}
 	// It does not depend on the spec of the Echo, so an external writer changes it.
 	var budget policyv1.PodDisruptionBudget
-	if err := e.Client.Get(ctx, client.ObjectKey{Namespace: e.Subject, Name: kinds.ChildName(one)}, &budget); err != nil {
+	if err := e.Client.Get(ctx, client.ObjectKey{Namespace: e.Subject, Name: kinds.ServerName(one)}, &budget); err != nil {
 		return err
 	}
 	return e.Update(ctx, &budget, func() { budget.Spec.MaxUnavailable = new(intstr.FromInt32(2)) })

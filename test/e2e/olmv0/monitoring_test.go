@@ -31,8 +31,6 @@ const monitoringNamespace = "monitoring-e2e"
 const minute = 8 * time.Second
 
 var _ = Describe("Prometheus", Label("monitoring"), Ordered, func() {
-	const load = "load-e2e"
-
 	BeforeAll(func() {
 		_, tree, _, _ := newest()
 		serveCatalog(image + "fixed")
@@ -41,6 +39,10 @@ var _ = Describe("Prometheus", Label("monitoring"), Ordered, func() {
 		awaitSucceeded(tree)
 		Eventually(query).WithArguments(`up{job="echo-operator-metrics"}`).Should(ConsistOf(HaveField("Value", 1.0)))
 		NewNamespace(load)
+		Apply(load, verifierService)
+		Apply(load, `{"apiVersion": "kkloud.io/v1", "kind": "Echo", "metadata": {"name": "verified"}, "spec": {"message": "hello", "verify": {"periodSeconds": 1, "timeoutSeconds": 1}}}`)
+		Kubectl("-n", load, "wait", "--for=condition=Verified", "echo/verified", "--timeout=120s")
+		Eventually(query).WithArguments(`min(echo_verify_last_success_timestamp_seconds{echo="verified"})`).Should(ConsistOf(HaveField("Value", BeNumerically(">", 0))))
 	})
 
 	AfterAll(func() {
@@ -79,6 +81,17 @@ var _ = Describe("Prometheus", Label("monitoring"), Ordered, func() {
 		recordAlerts("conflict")
 		Kubectl("-n", load, "delete", "service", "echo-conflict")
 		Kubectl("-n", load, "wait", "--for=condition=Ready", "echo/conflict", "--timeout=90s")
+		awaitNoAlerts()
+	})
+
+	It("fires EchoNotVerified until the Service has only the endpoints of the Echo", func() {
+		Apply(load, `{"apiVersion": "kkloud.io/v1", "kind": "Echo", "metadata": {"name": "other"}, "spec": {"message": "other"}}`)
+		WaitReady(load, "other")
+		Apply(load, fmt.Sprintf(elsewhere, Kubectl("-n", load, "get", "pods", "-l", "kkloud.io/echo=other", "-o", "jsonpath={.items[0].status.podIP}")))
+		Eventually(firing, 25*minute).Should(ConsistOf("EchoNotVerified"))
+		recordAlerts("wrong endpoint")
+		Kubectl("-n", load, "delete", "endpointslice", "elsewhere")
+		Kubectl("-n", load, "wait", "--for=condition=Verified", "echo/verified", "--timeout=90s")
 		awaitNoAlerts()
 	})
 
@@ -127,6 +140,29 @@ var _ = Describe("Prometheus", Label("monitoring"), Ordered, func() {
 	})
 })
 
+// load is the namespace of the Echoes.
+const load = "load-e2e"
+
+// verifierService gives the verifier of the Echo "verified" a name.
+const verifierService = `{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "verifier"}, "spec": {
+	"clusterIP": "None", "publishNotReadyAddresses": true, "selector": {"kkloud.io/verifies": "verified"}, "ports": [{"port": 8082}]}}`
+
+// elsewhere gives the Service of the Echo "verified" the endpoint of another Echo.
+const elsewhere = `{"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+	"metadata": {"name": "elsewhere", "labels": {"kubernetes.io/service-name": "echo-verified"}},
+	"ports": [{"name": "http", "port": 5678}], "endpoints": [{"addresses": [%q]}]}`
+
+// verifierJobs returns jobs that scrape the verifier of the Echo "verified", as the PodMonitor does.
+func verifierJobs() []byte {
+	GinkgoHelper()
+	monitor, err := monitoring.VerifierMonitor(root)
+	Expect(err).NotTo(HaveOccurred())
+	jobs, err := monitor.ScrapeConfigs("verifier."+load+".svc", map[string]int32{"verify-dns": 8081, "verify-service": 8082},
+		map[string]string{"namespace": load, "echo": "verified", "node": "local-cluster"})
+	Expect(err).NotTo(HaveOccurred())
+	return jobs
+}
+
 // stopOLM stops OLM until the spec ends: OLM would revert the changes to the operator.
 func stopOLM() {
 	GinkgoHelper()
@@ -172,7 +208,8 @@ func startPrometheus() {
 	rules, err := monitoring.RuleFile(root)
 	Expect(err).NotTo(HaveOccurred())
 	scrape := scrapeConfig()
-	config := "global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}\nrule_files: [/etc/prometheus/rules.yaml]\n" + string(scrape)
+	config := "global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}\nrule_files: [/etc/prometheus/rules.yaml]\n" +
+		string(scrape) + string(verifierJobs())
 	configMap, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "prometheus"},
 		"data": map[string]string{"prometheus.yaml": config, "rules.yaml": shorten(string(rules))}})
 	Expect(err).NotTo(HaveOccurred())

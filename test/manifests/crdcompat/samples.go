@@ -41,6 +41,9 @@ var examples = map[string][]any{
 			map[string]any{"name": "public", "namespace": "a", "sectionName": "https", "port": int64(443)},
 		},
 	},
+	// The timeout is at most the period.
+	"periodSeconds":  {int64(300), int64(1), int64(2)},
+	"timeoutSeconds": {int64(1), int64(60), int64(2)},
 	"responseHeaders": {
 		[]any{map[string]any{"name": "Retry-After", "value": "120"}},
 		[]any{},

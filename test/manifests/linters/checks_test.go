@@ -41,8 +41,8 @@ var checks = []check{
 	}), func(s *set) { s.objects[len(s.objects)-1].SetNamespace("default") }},
 
 	// Pods
-	{"image-digest", each(func(_ set, d *appsv1.Deployment) bool {
-		return slices.ContainsFunc(imagesOf(d), func(image string) bool { return !strings.Contains(image, "@sha256:") })
+	{"image-digest", each(func(_ set, o client.Object) bool {
+		return slices.ContainsFunc(imagesOf(o), func(image string) bool { return !strings.Contains(image, "@sha256:") })
 	}), container(func(c *corev1.Container) {
 		c.Env = []corev1.EnvVar{{Name: "RELATED_IMAGE_OTHER", Value: "example.com/other:1.0"}}
 	})},
@@ -174,7 +174,7 @@ var checks = []check{
 // StatefulSets, Jobs, ConfigMaps and the like do not apply as long as the manifests contain none.
 var kinds = []string{
 	"Namespace", "CustomResourceDefinition", "ServiceAccount", "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding",
-	"Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy",
+	"Deployment", "DaemonSet", "Service", "PodDisruptionBudget", "NetworkPolicy",
 }
 
 var (
@@ -279,7 +279,10 @@ func each[T client.Object](bad func(set, T) bool) func(set) []client.Object {
 }
 
 func pods(bad func(set, corev1.PodSpec) bool) func(set) []client.Object {
-	return each(func(s set, d *appsv1.Deployment) bool { return bad(s, d.Spec.Template.Spec) })
+	return each(func(s set, o client.Object) bool {
+		template := templateOf(o)
+		return template != nil && bad(s, template.Spec)
+	})
 }
 
 func containers(bad func(corev1.Container) bool) func(set) []client.Object {
@@ -334,13 +337,31 @@ func (s set) hasAccount(name string) bool {
 	return name != "default" && slices.ContainsFunc(of[*corev1.ServiceAccount](s), func(a *corev1.ServiceAccount) bool { return a.Name == name })
 }
 
-// imagesOf returns the images that a Deployment must name by digest: the image of a server, and the images
-// that the operator gives to servers. The operator's own image has a version tag until the release;
+// templateOf returns the pod template of a Deployment or a DaemonSet, or nil.
+func templateOf(o client.Object) *corev1.PodTemplateSpec {
+	switch workload := o.(type) {
+	case *appsv1.Deployment:
+		return &workload.Spec.Template
+	case *appsv1.DaemonSet:
+		return &workload.Spec.Template
+	}
+	return nil
+}
+
+// versioned matches an image of the operator that has a version tag until the release.
 // test/manifests/versions checks that tag.
-func imagesOf(d *appsv1.Deployment) []string {
+var versioned = regexp.MustCompile(`/echo-operator(-verifier)?:v`)
+
+// imagesOf returns the images that a Deployment or a DaemonSet must name by digest: the image of a server
+// or a verifier, and the images that the operator gives to them.
+func imagesOf(o client.Object) []string {
+	template := templateOf(o)
+	if template == nil {
+		return nil
+	}
 	var images []string
-	for _, c := range d.Spec.Template.Spec.Containers {
-		if d.Labels[children.ManagedByLabel] == children.ManagedBy {
+	for _, c := range template.Spec.Containers {
+		if o.GetLabels()[children.ManagedByLabel] == children.ManagedBy {
 			images = append(images, c.Image)
 		}
 		for _, env := range c.Env {
@@ -349,7 +370,7 @@ func imagesOf(d *appsv1.Deployment) []string {
 			}
 		}
 	}
-	return images
+	return slices.DeleteFunc(images, versioned.MatchString)
 }
 
 func hasPort(c corev1.Container, port intstr.IntOrString) bool {

@@ -141,14 +141,20 @@ func sets(t *testing.T) []set {
 	operator := set{"operator", decode(t, output)}
 	all := []set{operator, bundle(t)}
 	for _, folder := range repo.Glob(t, repo.Root+"/internal/children/testdata/*") {
-		if filepath.Base(folder) != "fuzz" {
-			all = append(all, golden(t, folder))
+		switch filepath.Base(folder) {
+		case "fuzz":
+		case "verify":
+			for _, from := range []string{echov1.VerifyFromCluster, echov1.VerifyFromEveryNode} {
+				all = append(all, golden(t, folder, &echov1.Verify{From: from}))
+			}
+		default:
+			all = append(all, golden(t, folder, nil))
 		}
 	}
-	image := defaultServerImage(t, operator)
+	image, verifierImage := operatorVariable(t, operator, "RELATED_IMAGE_HTTP_ECHO"), operatorVariable(t, operator, "RELATED_IMAGE_VERIFIER")
 	for _, file := range repo.Glob(t, repo.Root+"/config/samples/*.yaml") {
 		if filepath.Base(file) != "kustomization.yaml" {
-			all = append(all, sample(t, file, image))
+			all = append(all, sample(t, file, image, verifierImage))
 		}
 	}
 	if len(all) < 12 {
@@ -197,9 +203,13 @@ func bundle(t *testing.T) set {
 }
 
 // golden returns the children in a folder of golden files, which contain neither kind nor name.
-func golden(t *testing.T, folder string) set {
+func golden(t *testing.T, folder string, verify *echov1.Verify) set {
 	t.Helper()
-	return echoSet(t, "golden-"+filepath.Base(folder), func(kind children.Kind, object client.Object) {
+	name := "golden-" + filepath.Base(folder)
+	if verify != nil {
+		name += "-" + strings.ToLower(verify.From)
+	}
+	return echoSet(t, name, verify, func(kind children.Kind, object client.Object) {
 		file := filepath.Join(folder, strings.ToLower(kind.Name)+".yaml")
 		if err := yaml.UnmarshalStrict(repo.Read(t, file), object); err != nil {
 			t.Fatal(err)
@@ -208,32 +218,34 @@ func golden(t *testing.T, folder string) set {
 }
 
 // sample returns the children of an Echo in config/samples.
-func sample(t *testing.T, file, image string) set {
+func sample(t *testing.T, file, image, verifierImage string) set {
 	t.Helper()
 	// The API server sets these defaults.
 	echo := &echov1.Echo{Spec: echov1.EchoSpec{Replicas: 1, Port: 80, TargetPort: 5678}}
 	if err := yaml.UnmarshalStrict(repo.Read(t, file), echo); err != nil {
 		t.Fatal(err)
 	}
-	return echoSet(t, "sample-"+echo.Name, func(kind children.Kind, object client.Object) { kind.Mutate(object, echo, image) })
+	return echoSet(t, "sample-"+echo.Name, echo.Spec.Verify, func(kind children.Kind, object client.Object) {
+		kind.Mutate(object, echo, children.Inputs{ServerImage: image, VerifierImage: verifierImage})
+	})
 }
 
 // echoSet returns the children of one Echo. fill sets the fields of a child.
-func echoSet(t *testing.T, name string, fill func(children.Kind, client.Object)) set {
+func echoSet(t *testing.T, name string, verify *echov1.Verify, fill func(children.Kind, client.Object)) set {
 	t.Helper()
-	s, echo := set{name: name}, &echov1.Echo{}
+	s, echo := set{name: name}, &echov1.Echo{Spec: echov1.EchoSpec{Verify: verify}}
 	objects := map[string]client.Object{}
 	for _, kind := range children.Kinds {
 		object := kind.New().(client.Object)
 		fill(kind, object)
 		objects[kind.Name] = object
-		if deployment, ok := object.(*appsv1.Deployment); ok {
+		if deployment, ok := object.(*appsv1.Deployment); ok && !kind.Verifier {
 			echo.Name, echo.Spec.Replicas = deployment.Labels[children.EchoLabel], *deployment.Spec.Replicas
 		}
 	}
 	for _, kind := range children.Kinds {
 		if object := objects[kind.Name]; kind.Wanted(echo) {
-			object.SetName(children.Name(echo))
+			object.SetName(kind.ChildName(echo))
 			object.SetNamespace("op-demo")
 			s.objects = append(s.objects, object)
 		}
@@ -241,17 +253,17 @@ func echoSet(t *testing.T, name string, fill func(children.Kind, client.Object))
 	return setKinds(t, s)
 }
 
-// defaultServerImage returns the image for Echoes that name none.
-func defaultServerImage(t *testing.T, operator set) string {
+// operatorVariable returns the value of an environment variable of the operator.
+func operatorVariable(t *testing.T, operator set, name string) string {
 	t.Helper()
 	for _, deployment := range of[*appsv1.Deployment](operator) {
 		for _, env := range deployment.Spec.Template.Spec.Containers[0].Env {
-			if env.Name == "RELATED_IMAGE_HTTP_ECHO" {
+			if env.Name == name {
 				return env.Value
 			}
 		}
 	}
-	t.Fatal("the operator's Deployment does not set RELATED_IMAGE_HTTP_ECHO")
+	t.Fatalf("the operator's Deployment does not set %s", name)
 	return ""
 }
 
@@ -345,19 +357,22 @@ func runKubesec(t *testing.T, s set) []finding {
 		t.Fatal(err)
 	}
 	var found []finding
-	for _, deployment := range of[*appsv1.Deployment](s) {
+	for _, workload := range s.objects {
+		if templateOf(workload) == nil {
+			continue
+		}
 		var report []struct {
 			Valid   bool
 			Message string
 			Scoring struct{ Critical, Advise, Passed []struct{ ID string } }
 		}
-		run(t, []client.Object{deployment}, &report, "kubesec", "scan", "--schema-location="+anything, "-")
+		run(t, []client.Object{workload}, &report, "kubesec", "scan", "--schema-location="+anything, "-")
 		scoring := report[0].Scoring
 		if !report[0].Valid || len(scoring.Advise)+len(scoring.Passed) < 10 {
 			t.Errorf("%s: kubesec returned fewer than 10 results: %s", s.name, report[0].Message)
 		}
 		for _, rule := range slices.Concat(scoring.Critical, scoring.Advise) {
-			found = append(found, finding{"kubesec", rule.ID, s.nameOf("Deployment", deployment.Name)})
+			found = append(found, finding{"kubesec", rule.ID, s.nameOf(kindOf(workload), workload.GetName())})
 		}
 	}
 	return found

@@ -1,4 +1,4 @@
-// Package monitoring reads the alerts, the dashboard and the ServiceMonitor in config/prometheus.
+// Package monitoring reads the alerts, the dashboard, the ServiceMonitor and the PodMonitor in config/prometheus.
 package monitoring
 
 import (
@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -17,6 +18,7 @@ const (
 	alertsFile         = "config/prometheus/alerts.yaml"
 	dashboardFile      = "config/prometheus/dashboard.json"
 	serviceMonitorFile = "config/prometheus/service_monitor.yaml"
+	podMonitorFile     = "config/prometheus/pod_monitor.yaml"
 )
 
 // Rule is one alert.
@@ -139,6 +141,54 @@ func (m ServiceMonitor) ScrapeConfig(job, target string, labels map[string]strin
 	}}})
 }
 
+// PodMonitor describes how Prometheus scrapes verifiers.
+type PodMonitor struct {
+	Spec struct {
+		NamespaceSelector struct {
+			Any bool `json:"any"`
+		} `json:"namespaceSelector"`
+		Selector            metav1.LabelSelector `json:"selector"`
+		PodMetricsEndpoints []PodEndpoint        `json:"podMetricsEndpoints"`
+	} `json:"spec"`
+}
+
+// PodEndpoint is a port of a pod that Prometheus scrapes.
+type PodEndpoint struct {
+	Port        string       `json:"port"`
+	Path        string       `json:"path"`
+	Relabelings []Relabeling `json:"relabelings"`
+}
+
+// Relabeling sets a label of the series, from labels of the target or to a constant.
+type Relabeling struct {
+	SourceLabels []string `json:"sourceLabels"`
+	TargetLabel  string   `json:"targetLabel"`
+	Replacement  string   `json:"replacement"`
+}
+
+// VerifierMonitor returns the PodMonitor of the verifiers.
+func VerifierMonitor(root string) (monitor PodMonitor, err error) {
+	err = read(root, podMonitorFile, &monitor)
+	return monitor, err
+}
+
+// ScrapeConfigs returns jobs of a Prometheus configuration, each of which scrapes one port of the host with
+// the settings of the PodMonitor. Prometheus adds the labels to the targets' series.
+func (m PodMonitor) ScrapeConfigs(host string, ports map[string]int32, labels map[string]string) ([]byte, error) {
+	type object = map[string]any
+	var jobs []object
+	for _, endpoint := range m.Spec.PodMetricsEndpoints {
+		if port, found := ports[endpoint.Port]; found {
+			jobs = append(jobs, object{
+				"job_name":       endpoint.Port,
+				"metrics_path":   endpoint.Path,
+				"static_configs": []object{{"targets": []string{fmt.Sprintf("%s:%d", host, port)}, "labels": labels}},
+			})
+		}
+	}
+	return yaml.Marshal(jobs)
+}
+
 func read(root, file string, into any) error {
 	text, err := os.ReadFile(filepath.Join(root, file)) // #nosec G304 -- a file of this repository
 	if err != nil {
@@ -150,10 +200,10 @@ func read(root, file string, into any) error {
 	return nil
 }
 
-// metric matches the prefixes of the operator's metrics. Prometheus itself creates other metrics, such as up.
-var metric = regexp.MustCompile(`\b(echo_operator|controller_runtime|workqueue|rest_client|leader_election|process|go)_\w+`)
+// metric matches the prefixes of the metrics of the operator and its verifiers. Prometheus itself creates other metrics, such as up.
+var metric = regexp.MustCompile(`\b(echo_operator|echo_verify|controller_runtime|workqueue|rest_client|leader_election|process|go)_\w+`)
 
-// Metrics returns the names of the operator's metrics in a query.
+// Metrics returns the names of the metrics of the operator and its verifiers in a query.
 func Metrics(expr string) []string {
 	return metric.FindAllString(expr, -1)
 }

@@ -116,12 +116,15 @@ func TestCopyOfLegoHasTheVersionThatTraefikRequires(t *testing.T) {
 func TestVersionOfOperatorMatchesMakefile(t *testing.T) {
 	version := repo.MakeVariable(t, "VERSION")
 	// Unreleased images have the version as tag, released images a digest.
-	image := regexp.MustCompile(`(?m)echo-operator(-scorecard)?(:v` + regexp.QuoteMeta(version) + `|@sha256:[0-9a-f]{64})$`)
-	for _, file := range []string{
-		"config/manager/manager.yaml", "config/manifests/bases/echo-operator.clusterserviceversion.yaml", "config/scorecard/config.yaml",
+	for _, mention := range []struct{ file, image string }{
+		{"config/manager/manager.yaml", "echo-operator"},
+		{"config/manager/manager.yaml", "echo-operator-verifier"},
+		{"config/manifests/bases/echo-operator.clusterserviceversion.yaml", "echo-operator"},
+		{"config/scorecard/config.yaml", "echo-operator-scorecard"},
 	} {
-		if !image.Match(repo.Read(t, repo.Root+"/"+file)) {
-			t.Errorf("%s: found no image with tag v%s, as in the Makefile, or a digest", file, version)
+		image := regexp.MustCompile(`(?m)/` + mention.image + `(:v` + regexp.QuoteMeta(version) + `|@sha256:[0-9a-f]{64})$`)
+		if !image.Match(repo.Read(t, repo.Root+"/"+mention.file)) {
+			t.Errorf("%s: found no image %s with tag v%s, as in the Makefile, or a digest", mention.file, mention.image, version)
 		}
 	}
 	for _, file := range []string{

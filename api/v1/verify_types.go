@@ -1,0 +1,51 @@
+package v1
+
+// Verify configures the continuous verification of the answer.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.timeoutSeconds) || !has(self.periodSeconds) || self.timeoutSeconds <= self.periodSeconds",message="timeoutSeconds must be at most periodSeconds"
+type Verify struct {
+	// Where the answer is requested from: Cluster, from one pod on any node, or EveryNode, from a pod
+	// on every node that the pods may run on. An administrator has to allow EveryNode, because it
+	// multiplies pods by nodes.
+	//
+	// +optional
+	// +kubebuilder:default=Cluster
+	// +kubebuilder:validation:Enum=Cluster;EveryNode
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="From",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:Cluster","urn:alm:descriptor:com.tectonic.ui:select:EveryNode"}
+	From string `json:"from,omitempty"`
+
+	// The time between two requests, 1 to 300 seconds.
+	//
+	// +optional
+	// +kubebuilder:default=10
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=300
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Period in seconds",xDescriptors="urn:alm:descriptor:com.tectonic.ui:number"
+	PeriodSeconds int32 `json:"periodSeconds,omitempty"`
+
+	// How long a request may take, from the look-up of the name to the end of the answer, 1 to 60
+	// seconds. At most `periodSeconds`.
+	//
+	// +optional
+	// +kubebuilder:default=2
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=60
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Timeout in seconds",xDescriptors="urn:alm:descriptor:com.tectonic.ui:number"
+	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
+
+	// The number of consecutive failed requests that fails the verification, 1 to 10. Two wrong
+	// answers within ten requests fail it, too.
+	//
+	// +optional
+	// +kubebuilder:default=3
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Failure threshold",xDescriptors="urn:alm:descriptor:com.tectonic.ui:number"
+	FailureThreshold int32 `json:"failureThreshold,omitempty"`
+}
+
+// Values of Verify.From.
+const (
+	VerifyFromCluster   = "Cluster"
+	VerifyFromEveryNode = "EveryNode"
+)

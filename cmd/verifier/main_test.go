@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestParse(t *testing.T) {
+	digest := strings.Repeat("ab", sha256.Size)
+	valid := map[string]string{"layer": "service", "url": "http://echo-hello.default.svc", "cluster-ips": "10.0.0.1,fd00::1", "sha256": digest, "length": "6"}
+	if s, err := parse(arguments(valid, "", "")); err != nil || len(s.target.Addresses) != 2 || s.target.Status != 200 {
+		t.Errorf("parse = %+v, %v", s, err)
+	}
+	if _, err := parse(append(arguments(valid, "", ""), "more")); err == nil || !strings.Contains(err.Error(), "takes flags only") {
+		t.Errorf("with an argument: error = %v", err)
+	}
+	for _, c := range []struct{ flag, value, want string }{
+		{"layer", "ping", `-layer is "ping", want dns, service or route`},
+		{"url", "ftp://host", `-url is "ftp://host", want an http or https URL`},
+		{"url", "http://", "with a host"},
+		{"url", ":", "-url is"},
+		{"cluster-ips", "", "-cluster-ips is empty"},
+		{"cluster-ips", "10.0.0.1,x", `-cluster-ips has "x", want an IP address`},
+		{"sha256", "ab", "want 64 hexadecimal digits"},
+		{"sha256", strings.Repeat("x", 64), "want 64 hexadecimal digits"},
+		{"period", "0s", "have to be positive"},
+		{"timeout", "-1s", "have to be positive"},
+		{"failure-threshold", "0", "have to be positive"},
+		{"length", "-1", "not negative"},
+		{"period", "often", "invalid value"},
+	} {
+		if _, err := parse(arguments(valid, c.flag, c.value)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("-%s=%s: error = %v, want %q", c.flag, c.value, err, c.want)
+		}
+	}
+}
+
+func arguments(valid map[string]string, flag, value string) (all []string) {
+	for name, v := range valid {
+		if name != flag {
+			all = append(all, "-"+name+"="+v)
+		}
+	}
+	if flag != "" {
+		all = append(all, "-"+flag+"="+value)
+	}
+	return all
+}
+
+// maxMemory is the limit of the resident memory of a verifier of a hostile server.
+const maxMemory = 20 << 20
+
+func TestVerifierOfAHostileServer(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "verifier")
+	if output, err := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Large", strings.Repeat("x", 10<<10))
+		for range 100 {
+			if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+				return
+			}
+		}
+	}))
+	defer server.Close()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	_ = listener.Close()
+
+	digest := sha256.Sum256([]byte("hello\n"))
+	command := exec.CommandContext(t.Context(), program, "-layer=service", "-url="+server.URL, "-cluster-ips=127.0.0.1",
+		"-length=6", "-sha256="+hex.EncodeToString(digest[:]), "-period=1ms", "-listen="+address)
+	command.Stderr = io.Discard
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "http://"+address+"/startz", http.StatusOK)
+	await(t, "http://"+address+"/readyz", http.StatusServiceUnavailable)
+	time.Sleep(3 * time.Second) // Some thousand rounds.
+	if memory := residentMemory(t, command.Process.Pid); memory > maxMemory {
+		t.Errorf("resident memory = %d bytes, want at most %d", memory, maxMemory)
+	}
+	if err := command.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Wait(); err != nil {
+		t.Errorf("exit after SIGTERM: %v, want 0", err)
+	}
+}
+
+func await(t *testing.T, url string, want int) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		got := 0
+		if response, err := http.Get(url); err == nil {
+			got = response.StatusCode
+			_ = response.Body.Close()
+		}
+		if got == want {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s = %d after 20s, want %d", url, got, want)
+		}
+	}
+}
+
+// residentMemory returns the highest resident memory of a process, in bytes.
+func residentMemory(t *testing.T, pid int) int {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kilobytes, err := strconv.Atoi(regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindStringSubmatch(string(status))[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("highest resident memory: %d KiB", kilobytes)
+	return kilobytes << 10
+}
+
+func TestRunReportsWhatPreventsIt(t *testing.T) {
+	if err := run(context.Background(), []string{"-layer=x"}); err == nil {
+		t.Error("run with an invalid flag returns no error")
+	}
+	if err := run(context.Background(), []string{"-help"}); err != nil {
+		t.Errorf("run -help = %v, want no error", err)
+	}
+	digest := strings.Repeat("ab", sha256.Size)
+	err := run(context.Background(), []string{"-layer=service", "-url=http://h", "-cluster-ips=127.0.0.1", "-sha256=" + digest, "-listen=256.0.0.1:1"})
+	if err == nil || !strings.Contains(err.Error(), "listen") {
+		t.Errorf("run with an invalid address = %v, want an error of listen", err)
+	}
+}

@@ -1,0 +1,293 @@
+package children
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+)
+
+// VerifiesLabel contains the name of the Echo on the pods of its verifier. They do not have EchoLabel,
+// which selects the pods that serve the Echo.
+const VerifiesLabel = "kkloud.io/verifies"
+
+// AnswerLabel identifies, on the pods of a verifier, the answer that they expect and the server that
+// should give it. So the result of a pod is about the newest spec exactly if the label has the value
+// that the pod template of the verifier has.
+const AnswerLabel = "kkloud.io/answer"
+
+const verifierPrefix = "verify-"
+
+// Inputs are what the desired state of children depends on beside their Echo.
+type Inputs struct {
+	// ServerImage is the server image of an Echo that does not set its own.
+	ServerImage string
+	// VerifierImage is the image of the verifier.
+	VerifierImage string
+	// ClusterIPs are the addresses of the Echo's Service.
+	ClusterIPs []string
+}
+
+// WantsVerifierDeployment reports whether the Echo is verified by one pod.
+func WantsVerifierDeployment(echo *echov1.Echo) bool {
+	return echo.Spec.Verify != nil && !verifiesFromEveryNode(echo)
+}
+
+// WantsVerifierDaemonSet reports whether the Echo is verified by a pod on every node.
+func WantsVerifierDaemonSet(echo *echov1.Echo) bool {
+	return echo.Spec.Verify != nil && verifiesFromEveryNode(echo)
+}
+
+func verifiesFromEveryNode(echo *echov1.Echo) bool {
+	return echo.Spec.Verify.From == echov1.VerifyFromEveryNode
+}
+
+// VerifierSelector returns the labels that select the pods of the Echo's verifier.
+func VerifierSelector(echo *echov1.Echo) labels.Set {
+	return labels.Set{VerifiesLabel: echo.Name}
+}
+
+// VerifierDeployment mutates the verifier of an Echo that is verified by one pod. Two pods would not
+// be more reliable: a rollout replaces the pod, so that at most one result exists.
+func VerifierDeployment(deployment *appsv1.Deployment, echo *echov1.Echo, in Inputs) {
+	setMeta(deployment, echo, verifierComponent)
+	spec := &deployment.Spec
+	spec.Replicas = ptr.To[int32](1)
+	spec.Paused = false
+	spec.MinReadySeconds = 0
+	spec.ProgressDeadlineSeconds = new(progressDeadlineSeconds)
+	spec.RevisionHistoryLimit = ptr.To[int32](1)
+	spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
+	selector := ensure(&spec.Selector)
+	selector.MatchLabels = labels.Merge(selector.MatchLabels, VerifierSelector(echo))
+	mutatePodSettings(deployment, &spec.Template, echo.Spec.Pod)
+	mutateVerifierTemplate(&spec.Template, selector.MatchLabels, echo, in)
+}
+
+// VerifierDaemonSet mutates the verifier of an Echo that is verified from every node. A rollout
+// replaces all pods at once: none of them serves requests.
+func VerifierDaemonSet(set *appsv1.DaemonSet, echo *echov1.Echo, in Inputs) {
+	setMeta(set, echo, verifierComponent)
+	spec := &set.Spec
+	spec.MinReadySeconds = 0
+	spec.RevisionHistoryLimit = ptr.To[int32](1)
+	spec.UpdateStrategy.Type = appsv1.RollingUpdateDaemonSetStrategyType
+	rolling := ensure(&spec.UpdateStrategy.RollingUpdate)
+	rolling.MaxUnavailable, rolling.MaxSurge = new(intstr.FromString("100%")), new(intstr.FromInt32(0))
+	selector := ensure(&spec.Selector)
+	selector.MatchLabels = labels.Merge(selector.MatchLabels, VerifierSelector(echo))
+	mutatePodSettings(set, &spec.Template, echo.Spec.Pod)
+	mutateVerifierTemplate(&spec.Template, selector.MatchLabels, echo, in)
+}
+
+func mutateVerifierTemplate(template *corev1.PodTemplateSpec, selector labels.Set, echo *echov1.Echo, in Inputs) {
+	template.Labels = labels.Merge(selector, template.Labels)
+	template.Labels = labels.Merge(template.Labels, recommendedLabels(echo, verifierComponent))
+	template.Labels = labels.Merge(template.Labels, VerifierSelector(echo))
+	template.Labels[AnswerLabel] = answerHash(echo, in)
+	delete(template.Labels, EchoLabel) // The Service of the Echo would select the pods.
+	mutateVerifierPod(&template.Spec, echo, in)
+}
+
+// verifierGraceSeconds is the time that a verifier has to stop. It stops at once.
+const verifierGraceSeconds int64 = 5
+
+func mutateVerifierPod(pod *corev1.PodSpec, echo *echov1.Echo, in Inputs) {
+	mutatePodIsolation(pod)
+	pod.TerminationGracePeriodSeconds = new(verifierGraceSeconds)
+	security := ensure(&pod.SecurityContext)
+	mutatePodSecurity(security)
+	security.RunAsUser, security.RunAsGroup = nil, nil // The image names its user.
+	requireLinux(pod)
+	requireArchitecture(pod)
+	wanted := layers(echo)
+	for _, l := range allLayers {
+		i := slices.IndexFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == l.name })
+		switch want := slices.Contains(wanted, l); {
+		case want && i < 0:
+			pod.Containers = append(pod.Containers, corev1.Container{Name: l.name})
+			mutateVerifierContainer(&pod.Containers[len(pod.Containers)-1], l, echo, in)
+		case want:
+			mutateVerifierContainer(&pod.Containers[i], l, echo, in)
+		case i >= 0:
+			pod.Containers = slices.Delete(pod.Containers, i, i+1)
+		}
+	}
+}
+
+// layer is a layer that one container of a verifier verifies.
+type layer struct {
+	name string
+	port int32
+}
+
+// allLayers are the layers, with the names that the verifier gives them.
+var allLayers = []layer{{"dns", 8081}, {"service", 8082}, {"route", 8083}}
+
+// layers returns the layers on which the answer of the Echo is verified.
+func layers(echo *echov1.Echo) []layer {
+	if ExternalURL(echo) == "" {
+		return allLayers[:2]
+	}
+	return allLayers
+}
+
+func (l layer) portName() string { return verifierPrefix + l.name }
+
+const (
+	// readinessSeconds is the time in which the kubelet reads the result once.
+	readinessSeconds int32 = 2
+	// probeTimeoutSeconds is how long it waits for it, on a node without free CPU time.
+	probeTimeoutSeconds int32 = 5
+)
+
+func mutateVerifierContainer(container *corev1.Container, l layer, echo *echov1.Echo, in Inputs) {
+	container.Image = in.VerifierImage
+	container.ImagePullPolicy = corev1.PullIfNotPresent
+	container.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
+	container.Command, container.Args = nil, l.args(echo, in)
+	port := ensureItem(&container.Ports, corev1.ContainerPort{Name: l.portName(), ContainerPort: l.port},
+		func(p corev1.ContainerPort) bool { return p.Name == l.portName() })
+	port.ContainerPort, port.Protocol, port.HostPort, port.HostIP = l.port, corev1.ProtocolTCP, 0, ""
+	container.Resources.Requests, container.Resources.Limits = quantities("5m", "16Mi"), quantities("50m", "32Mi")
+	mutateContainerSecurity(ensure(&container.SecurityContext))
+	container.LivenessProbe = nil
+	mutateProbe(ensure(&container.StartupProbe), "/startz", l.portName(), 1)
+	container.StartupProbe.FailureThreshold = decisionSeconds(echo.Spec.Verify) + startSeconds
+	mutateProbe(ensure(&container.ReadinessProbe), "/readyz", l.portName(), readinessSeconds)
+	container.ReadinessProbe.FailureThreshold = 1
+	container.StartupProbe.TimeoutSeconds, container.ReadinessProbe.TimeoutSeconds = probeTimeoutSeconds, probeTimeoutSeconds
+}
+
+// startSeconds is how much longer than its rounds a verifier may take until it has a result.
+const startSeconds = 60
+
+// args returns the flags of the verifier. They never contain the message.
+func (l layer) args(echo *echov1.Echo, in Inputs) []string {
+	verify := ptr.Deref(echo.Spec.Verify, echov1.Verify{PeriodSeconds: 1, TimeoutSeconds: 1, FailureThreshold: 1})
+	args := []string{"-layer=" + l.name, "-url=" + l.url(echo)}
+	if l.name != "route" {
+		args = append(args, "-cluster-ips="+strings.Join(ClusterIPs(in), ","))
+	}
+	if l.name != "dns" {
+		args = append(args, expectation(echo)...)
+	}
+	args = append(args,
+		fmt.Sprintf("-period=%ds", verify.PeriodSeconds),
+		fmt.Sprintf("-timeout=%ds", verify.TimeoutSeconds),
+		fmt.Sprintf("-failure-threshold=%d", verify.FailureThreshold),
+		fmt.Sprintf("-listen=:%d", l.port),
+	)
+	for i := range args {
+		args[i] = escapeDollars(args[i])
+	}
+	return args
+}
+
+// url returns the URL that the verifier requests. Only the default server gives the same answer at
+// every path.
+func (l layer) url(echo *echov1.Echo) string {
+	if l.name == "route" {
+		return ExternalURL(echo)
+	}
+	address := URL(echo)
+	if l.name == "service" && hasOwnServer(echo) {
+		if withPath := address + echo.Spec.ReadinessPath; isURL(withPath) {
+			return withPath
+		}
+	}
+	return address
+}
+
+// isURL reports whether a client can request the address. A readiness path may have a percent sign
+// without two digits, which the kubelet escapes.
+func isURL(address string) bool {
+	_, err := url.Parse(address)
+	return err == nil
+}
+
+// ClusterIPs returns the addresses of the Service. A headless Service has none.
+func ClusterIPs(in Inputs) []string {
+	return slices.DeleteFunc(slices.Clone(in.ClusterIPs), func(ip string) bool {
+		_, err := netip.ParseAddr(ip)
+		return err != nil
+	})
+}
+
+// expectation returns the flags that describe the answer. The status of a server of the user's own is
+// the only thing known about its answer.
+func expectation(echo *echov1.Echo) []string {
+	if hasOwnServer(echo) {
+		return []string{"-status=0"}
+	}
+	code, body := int(echo.Spec.StatusCode), Text(echo)+"\n" // http-echo appends the newline.
+	if code == 0 {
+		code = http.StatusOK
+	}
+	if code == http.StatusNoContent || code == http.StatusNotModified {
+		body = ""
+	}
+	digest := sha256.Sum256([]byte(body))
+	return []string{"-status=" + strconv.Itoa(code), "-length=" + strconv.Itoa(len(body)), "-sha256=" + hex.EncodeToString(digest[:])}
+}
+
+// answerHash returns the value of AnswerLabel.
+func answerHash(echo *echov1.Echo, in Inputs) string {
+	image := echo.Spec.Image
+	if image == "" {
+		image = in.ServerImage
+	}
+	parts := [][]string{{image}, echo.Spec.Command, echo.Spec.Args}
+	for _, l := range layers(echo) {
+		parts = append(parts, l.args(echo, in))
+	}
+	encoding, err := json.Marshal(parts)
+	if err != nil {
+		panic(err) // Strings always have an encoding.
+	}
+	sum := sha256.Sum256(encoding)
+	return hex.EncodeToString(sum[:8])
+}
+
+// resultWindow is the number of rounds that the result of a verifier remembers.
+const resultWindow = 10
+
+// DecisionSeconds returns how long a verifier may take for a result, in seconds: from its start, or,
+// for a verifier that received the answers of an earlier spec during a rollout, from the end of the
+// rollout.
+func DecisionSeconds(verify *echov1.Verify, sawRollout bool) int64 {
+	if sawRollout {
+		rounds := max(verify.FailureThreshold, resultWindow)
+		return int64(seconds(verify, rounds) + settleSeconds)
+	}
+	return int64(decisionSeconds(verify))
+}
+
+// settleSeconds is how long the kubelet may take to report a result.
+const settleSeconds = 5
+
+func decisionSeconds(verify *echov1.Verify) int32 {
+	if verify == nil {
+		return settleSeconds
+	}
+	return seconds(verify, verify.FailureThreshold) + settleSeconds
+}
+
+// seconds returns the duration of so many rounds. The verifier varies the period by a tenth.
+func seconds(verify *echov1.Verify, rounds int32) int32 {
+	return rounds * (verify.PeriodSeconds*11/10 + 1 + verify.TimeoutSeconds)
+}

@@ -1,0 +1,197 @@
+package children
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+)
+
+// verifierTemplates returns the pod templates of both kinds of verifier.
+func verifierTemplates(all objects) map[string]*corev1.PodTemplateSpec {
+	return map[string]*corev1.PodTemplateSpec{
+		"VerifierDeployment": &all.verifier().Spec.Template, "VerifierDaemonSet": &all.verifierSet().Spec.Template,
+	}
+}
+
+// expectVerifierPods checks what must hold for the verifier of any Echo.
+func expectVerifierPods(t *testing.T, all objects, echo *echov1.Echo) {
+	t.Helper()
+	if problems := validation.IsDNS1123Subdomain(VerifierName(echo)); len(problems) > 0 {
+		t.Errorf("name %q is invalid: %v", VerifierName(echo), problems)
+	}
+	for kind, template := range verifierTemplates(all) {
+		if _, found := template.Labels[EchoLabel]; found || template.Labels[VerifiesLabel] != echo.Name || len(template.Labels[AnswerLabel]) != 16 {
+			t.Errorf("%s: labels of the pods = %v, want %s=%s, %s, and not %s", kind, template.Labels, VerifiesLabel, echo.Name, AnswerLabel, EchoLabel)
+		}
+		want := 2
+		if ExternalURL(echo) != "" {
+			want = 3
+		}
+		if pod := template.Spec; len(pod.Containers) != want || len(pod.InitContainers)+len(pod.Volumes) > 0 {
+			t.Errorf("%s: pod = %v, want %d containers, 0 init containers and 0 volumes", kind, pod, want)
+		}
+		for _, container := range template.Spec.Containers {
+			for _, problem := range validation.IsValidPortName(container.Ports[0].Name) {
+				t.Errorf("%s: port %q: %s", kind, container.Ports[0].Name, problem)
+			}
+			for _, arg := range container.Args {
+				if strings.Contains(strings.ReplaceAll(arg, "$$", ""), "$") || len(echo.Spec.Message) > 40 && strings.Contains(arg, echo.Spec.Message) {
+					t.Errorf("%s: argument %.80q of the verifier has an unescaped $ or the message", kind, arg)
+				}
+			}
+		}
+	}
+}
+
+func TestVerifierIsADeploymentOrADaemonSet(t *testing.T) {
+	for from, want := range map[string][2]bool{"": {}, echov1.VerifyFromCluster: {true, false}, echov1.VerifyFromEveryNode: {false, true}} {
+		echo := newEcho()
+		if from != "" {
+			echo.Spec.Verify = &echov1.Verify{From: from}
+		}
+		if got := [2]bool{WantsVerifierDeployment(echo), WantsVerifierDaemonSet(echo)}; got != want {
+			t.Errorf("from %q: wants Deployment and DaemonSet = %v, want %v", from, got, want)
+		}
+	}
+}
+
+// args returns the arguments of a container of the verifier.
+func verifierArgs(t *testing.T, echo *echov1.Echo, layer string) []string {
+	t.Helper()
+	pod := desiredState(echo).verifier().Spec.Template.Spec
+	i := slices.IndexFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == layer })
+	if i < 0 {
+		t.Fatalf("the verifier has no container %s", layer)
+	}
+	return pod.Containers[i].Args
+}
+
+func TestVerifierExpectsTheDeclaredAnswer(t *testing.T) {
+	answer := func(code int, body string) []string {
+		return []string{fmt.Sprintf("-status=%d", code), fmt.Sprintf("-length=%d", len(body)), fmt.Sprintf("-sha256=%x", sha256.Sum256([]byte(body)))}
+	}
+	page := newEcho(withPage("Greetings"), withStatusCode(503))
+	for name, test := range map[string]struct {
+		echo *echov1.Echo
+		want []string
+	}{
+		"message":      {newEcho(), answer(200, "xin chao operator\n")},
+		"page":         {page, answer(503, Text(page)+"\n")},
+		"no content":   {newEcho(withStatusCode(204)), answer(204, "")},
+		"not modified": {newEcho(withStatusCode(304)), answer(304, "")},
+		"own server":   {newEcho(ownServer), []string{"-status=0"}},
+	} {
+		args := verifierArgs(t, test.echo, "service")
+		got := slices.DeleteFunc(slices.Clone(args), func(arg string) bool {
+			return !strings.HasPrefix(arg, "-status=") && !strings.HasPrefix(arg, "-length=") && !strings.HasPrefix(arg, "-sha256=")
+		})
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: the verifier expects %v, want %v", name, got, test.want)
+		}
+	}
+}
+
+func TestVerifierRequestsOneLayerPerContainer(t *testing.T) {
+	echo := newEcho(withVerify, withRoute, func(e *echov1.Echo) {
+		e.Spec.Route.Hostnames, e.Spec.Route.Paths[0].Value = []string{"a.example"}, "/$(HOME)"
+	})
+	for layer, want := range map[string][]string{
+		"dns":     {"-layer=dns", "-url=http://echo-hello.op-demo.svc", "-cluster-ips=10.0.0.7,fd00::7", "-period=10s", "-timeout=2s", "-failure-threshold=3", "-listen=:8081"},
+		"service": {"-layer=service", "-url=http://echo-hello.op-demo.svc", "-cluster-ips=10.0.0.7,fd00::7", "-listen=:8082"},
+		"route":   {"-layer=route", "-url=https://a.example/$$(HOME)", "-status=200", "-listen=:8083"},
+	} {
+		args := verifierArgs(t, echo, layer)
+		for _, arg := range want {
+			if !slices.Contains(args, arg) {
+				t.Errorf("container %s: args = %v, want %s", layer, args, arg)
+			}
+		}
+		if hasIPs := slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "-cluster-ips") }); hasIPs != (layer != "route") {
+			t.Errorf("container %s: args = %v, cluster IPs: %t", layer, args, hasIPs)
+		}
+	}
+}
+
+func TestVerifierRequestsTheReadinessPathOfAnOwnServer(t *testing.T) {
+	const address = "-url=http://echo-hello.op-demo.svc"
+	for path, want := range map[string]string{"": address, "/healthz?full=1": address + "/healthz?full=1", "/$(HOME)": address + "/$$(HOME)", "/100%": address} {
+		echo := newEcho(withVerify, ownServer, func(e *echov1.Echo) { e.Spec.ReadinessPath = path })
+		if args := verifierArgs(t, echo, "service"); !slices.Contains(args, want) {
+			t.Errorf("readinessPath %q: args of container service = %v, want %s", path, args, want)
+		}
+		if args := verifierArgs(t, echo, "dns"); !slices.Contains(args, address) {
+			t.Errorf("readinessPath %q: args of container dns = %v, want %s", path, args, address)
+		}
+	}
+}
+
+func TestClusterIPsAreAddresses(t *testing.T) {
+	if got := ClusterIPs(Inputs{ClusterIPs: []string{"None", "10.0.0.7", ""}}); !slices.Equal(got, []string{"10.0.0.7"}) {
+		t.Errorf("ClusterIPs = %v, want 10.0.0.7", got)
+	}
+}
+
+// A result about an earlier answer or an earlier server must not count for the newest.
+func TestAnswerLabelChangesWithTheAnswerAndTheServer(t *testing.T) {
+	label := func(in Inputs, edits ...func(*echov1.Echo)) string {
+		deployment := desiredState(newEcho()).verifier()
+		VerifierDeployment(deployment, newEcho(append([]func(*echov1.Echo){withVerify}, edits...)...), in)
+		return deployment.Spec.Template.Labels[AnswerLabel]
+	}
+	before := label(inputs)
+	other := inputs
+	other.ClusterIPs = []string{"10.0.0.8"}
+	mirror := inputs
+	mirror.ServerImage = "mirror"
+	upgraded := inputs
+	upgraded.VerifierImage = "verifier:2"
+	for name, test := range map[string]struct {
+		got     string
+		changes bool
+	}{
+		"replicas":       {label(inputs, func(e *echov1.Echo) { e.Spec.Replicas = 3 }), false},
+		"resources":      {label(inputs, func(e *echov1.Echo) { e.Spec.Resources.Limits = quantities("1", "1Gi") }), false},
+		"verifier image": {label(upgraded), false},
+		"message":        {label(inputs, func(e *echov1.Echo) { e.Spec.Message = "other" }), true},
+		"status code":    {label(inputs, withStatusCode(503)), true},
+		"port":           {label(inputs, func(e *echov1.Echo) { e.Spec.Port = 81 }), true},
+		"image":          {label(inputs, func(e *echov1.Echo) { e.Spec.Image = "other" }), true},
+		"server image":   {label(mirror), true},
+		"own server":     {label(inputs, ownServer), true},
+		"cluster IP":     {label(other), true},
+		"threshold":      {label(inputs, func(e *echov1.Echo) { e.Spec.Verify.FailureThreshold = 4 }), true},
+		"hostname":       {label(inputs, withRoute, func(e *echov1.Echo) { e.Spec.Route.Hostnames = []string{"a"} }), true},
+	} {
+		if changed := test.got != before; changed != test.changes {
+			t.Errorf("%s: the label changes: %t, want %t", name, changed, test.changes)
+		}
+	}
+}
+
+func TestDecisionSecondsCoverTheRounds(t *testing.T) {
+	for _, test := range []struct {
+		verify     *echov1.Verify
+		sawRollout bool
+		want       int64
+	}{
+		{&echov1.Verify{PeriodSeconds: 10, TimeoutSeconds: 2, FailureThreshold: 3}, false, 3*14 + 5},
+		{&echov1.Verify{PeriodSeconds: 10, TimeoutSeconds: 2, FailureThreshold: 3}, true, 10*14 + 5},
+		{&echov1.Verify{PeriodSeconds: 1, TimeoutSeconds: 1, FailureThreshold: 1}, false, 8},
+		{&echov1.Verify{PeriodSeconds: 300, TimeoutSeconds: 60, FailureThreshold: 10}, true, 10*391 + 5},
+	} {
+		if got := DecisionSeconds(test.verify, test.sawRollout); got != test.want {
+			t.Errorf("DecisionSeconds(%+v, %t) = %d, want %d", test.verify, test.sawRollout, got, test.want)
+		}
+	}
+	pod := desiredState(newEcho(withVerify)).verifier().Spec.Template.Spec
+	if got := pod.Containers[0].StartupProbe.FailureThreshold; int64(got) <= DecisionSeconds(newEcho(withVerify).Spec.Verify, false) {
+		t.Errorf("the kubelet restarts a verifier after %d s, before it has a result", got)
+	}
+}

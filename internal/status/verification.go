@@ -1,0 +1,243 @@
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/children"
+)
+
+// Verification is what a reconciliation observed about the verifier of an Echo.
+type Verification struct {
+	// Deployment or DaemonSet is the verifier as the API server last returned it. Both are nil while
+	// the Echo controls none.
+	Deployment *appsv1.Deployment
+	DaemonSet  *appsv1.DaemonSet
+	// Failure is the failure of the verifier in Observation.Rejected, or nil.
+	Failure *Failure
+	// NotAllowed is true if the operator does not allow a verifier on every node.
+	NotAllowed bool
+	// Outdated is true until the verifier is written for the newest spec: after its rollout.
+	Outdated bool
+	// Pods of the verifier, if NeedsVerifierPods.
+	Pods []corev1.Pod
+}
+
+// verifier has the numbers of a Deployment or a DaemonSet.
+type verifier struct {
+	// answer is the value of children.AnswerLabel of its pods.
+	answer                  string
+	current                 bool
+	desired, updated, ready int32
+	// rejection is why its pods are rejected.
+	rejection *Failure
+}
+
+func (v Verification) verifier() verifier {
+	switch deployment, set := v.Deployment, v.DaemonSet; {
+	case set != nil:
+		return verifier{
+			answer: set.Spec.Template.Labels[children.AnswerLabel], current: set.Status.ObservedGeneration >= set.Generation,
+			desired: set.Status.DesiredNumberScheduled, updated: set.Status.UpdatedNumberScheduled, ready: set.Status.NumberReady,
+		}
+	case deployment != nil:
+		updated := deployment.Status.UpdatedReplicas
+		if deployment.Status.Replicas != updated {
+			updated = 0 // A pod of an earlier template is ready, or stops.
+		}
+		return verifier{
+			answer: deployment.Spec.Template.Labels[children.AnswerLabel], current: isCurrent(deployment),
+			desired: 1, updated: updated, ready: deployment.Status.ReadyReplicas, rejection: podsRejected(deployment),
+		}
+	}
+	return verifier{}
+}
+
+// isVerified reports whether every pod has the newest template and is ready.
+func (v verifier) isVerified() bool {
+	return v.current && v.desired > 0 && v.updated == v.desired && v.ready == v.desired
+}
+
+// decides reports whether the condition Verified depends on the verifier.
+func (v *Verification) decides() bool {
+	return v != nil && !v.NotAllowed && v.Failure == nil && !v.Outdated && (v.Deployment != nil || v.DaemonSet != nil)
+}
+
+// NeedsVerifierPods reports whether the status depends on the pods of the verifier: one is not ready.
+func NeedsVerifierPods(observed Observation) bool {
+	return observed.Verification.decides() && !observed.Verification.verifier().isVerified()
+}
+
+// verifiedCondition returns the condition Verified.
+func verifiedCondition(echo *echov1.Echo, observed Observation) metav1.Condition {
+	verification := *observed.Verification
+	unknown := func(reason, format string, args ...any) metav1.Condition {
+		return condition(echov1.ConditionVerified, metav1.ConditionUnknown, reason, format, args...)
+	}
+	switch {
+	case echo.DeletionTimestamp != nil:
+		return unknown(echov1.ReasonTerminating, "The Echo is being deleted")
+	case verification.NotAllowed:
+		return unknown(echov1.ReasonEveryNodeNotAllowed,
+			"The operator does not allow verifiers on every node: set from to Cluster, or run the operator with --allow-every-node-verification")
+	case verification.Failure != nil:
+		return unknown(verification.Failure.Reason, "%s", verification.Failure.Message)
+	case verification.Outdated:
+		return unknown(echov1.ReasonRollingOut, "The operator updates the verifier after the rollout of the newest spec")
+	case !verification.decides():
+		return unknown(echov1.ReasonVerifying, "The verifier does not exist yet")
+	}
+	state := verification.verifier()
+	if state.isVerified() {
+		return condition(echov1.ConditionVerified, metav1.ConditionTrue, echov1.ReasonVerified, "Every verifier receives the declared answer")
+	}
+	if failing, _ := failingLayers(echo, observed); len(failing) > 0 {
+		return condition(echov1.ConditionVerified, metav1.ConditionFalse, echov1.ReasonVerificationFailed, "%s", describe(failing, state.desired))
+	}
+	if failure := verifierFailure(observed, state); failure != nil {
+		return unknown(echov1.ReasonVerifierNotRunning, "%s", failure.Message)
+	}
+	return unknown(echov1.ReasonVerifying, "Not every verifier of the newest spec has a result yet")
+}
+
+// verifierFailure returns what prevents a verifier from running, or nil.
+func verifierFailure(observed Observation, state verifier) *Failure {
+	switch {
+	case !state.current:
+		return nil
+	case state.rejection != nil:
+		return state.rejection
+	case state.desired == 0:
+		return &Failure{Message: "The pod settings allow no node to run the verifier"}
+	}
+	for _, pod := range verifierPods(observed) {
+		if failure := PodFailure(&pod, observed.Now); failure != nil {
+			return failure
+		}
+	}
+	return nil
+}
+
+// verifierPods returns the pods that verify the newest answer, by name.
+func verifierPods(observed Observation) []corev1.Pod {
+	answer := observed.Verification.verifier().answer
+	pods := slices.DeleteFunc(slices.Clone(observed.Verification.Pods), func(pod corev1.Pod) bool {
+		return answer == "" || pod.Labels[children.AnswerLabel] != answer || isFinished(&pod)
+	})
+	slices.SortFunc(pods, func(a, b corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	return pods
+}
+
+// FailingContainers returns the names of the started containers of a verifier's pod that are not
+// ready: those of the layers on which the answer is not verified.
+func FailingContainers(pod *corev1.Pod) (names []string) {
+	if isFinished(pod) {
+		return nil
+	}
+	for _, container := range pod.Status.ContainerStatuses {
+		if isFailing(container) {
+			names = append(names, container.Name)
+		}
+	}
+	return names
+}
+
+func isFailing(container corev1.ContainerStatus) bool {
+	return ptr.Deref(container.Started, false) && !container.Ready
+}
+
+// failingLayers returns the nodes on which each layer fails, and the time, in seconds, of the next
+// result that does not count yet, or 0.
+func failingLayers(echo *echov1.Echo, observed Observation) (failing map[string][]string, next int64) {
+	failing = map[string][]string{}
+	for _, pod := range verifierPods(observed) {
+		for _, container := range pod.Status.ContainerStatuses {
+			if !isFailing(container) {
+				continue
+			}
+			if at := resultTime(echo, observed.Deployment, container); at > observed.Now.Unix() {
+				if next == 0 || at < next {
+					next = at
+				}
+				continue
+			}
+			failing[container.Name] = append(failing[container.Name], pod.Spec.NodeName)
+		}
+	}
+	return failing, next
+}
+
+// resultTime returns the time, in seconds, from which the result of a container counts. A container
+// is not ready for a moment after it has started, and while it remembers the answers of an earlier
+// spec that it received during a rollout.
+func resultTime(echo *echov1.Echo, deployment *appsv1.Deployment, container corev1.ContainerStatus) int64 {
+	var started, rolledOut int64
+	if running := container.State.Running; running != nil {
+		started = running.StartedAt.Unix()
+	}
+	at := started + children.DecisionSeconds(echo.Spec.Verify, false)
+	if c := deploymentCondition(deployment, appsv1.DeploymentProgressing); c != nil && c.Reason == newReplicaSetAvailable {
+		rolledOut = c.LastUpdateTime.Unix()
+	}
+	if started < rolledOut {
+		at = max(at, rolledOut+children.DecisionSeconds(echo.Spec.Verify, true))
+	}
+	return at
+}
+
+// maxNodes is the maximum number of nodes that a message names for each layer.
+const maxNodes = 5
+
+// describe describes on which nodes each layer fails.
+func describe(failing map[string][]string, desired int32) string {
+	var messages []string
+	for _, layer := range slices.Sorted(maps.Keys(failing)) {
+		nodes := failing[layer]
+		slices.Sort(nodes)
+		named := strings.Join(nodes[:min(len(nodes), maxNodes)], ", ")
+		if more := len(nodes) - maxNodes; more > 0 {
+			named = fmt.Sprintf("%s and %d more", named, more)
+		}
+		if desired == 1 {
+			messages = append(messages, fmt.Sprintf("%s fails on node %s", layer, named))
+		} else {
+			messages = append(messages, fmt.Sprintf("%s fails on %d of %d nodes: %s", layer, len(nodes), desired, named))
+		}
+	}
+	return strings.Join(messages, "; ")
+}
+
+// verificationFailure returns the failure that the condition Verified reports, or nil.
+func verificationFailure(verified *metav1.Condition) *Failure {
+	if verified == nil || verified.Status != metav1.ConditionFalse {
+		return nil
+	}
+	return &Failure{Reason: verified.Reason, Message: verified.Message}
+}
+
+// wasReady reports whether the Echo was Ready with this generation.
+func wasReady(echo *echov1.Echo) bool {
+	ready := meta.FindStatusCondition(echo.Status.Conditions, echov1.ConditionReady)
+	return ready != nil && ready.Status == metav1.ConditionTrue && ready.ObservedGeneration == echo.Generation
+}
+
+// verificationRecheck returns the number of seconds until a result counts, or 0.
+func verificationRecheck(echo *echov1.Echo, observed Observation) int64 {
+	if echo.DeletionTimestamp != nil || !NeedsVerifierPods(observed) {
+		return 0
+	}
+	if _, next := failingLayers(echo, observed); next > 0 {
+		return next - observed.Now.Unix()
+	}
+	return 0
+}

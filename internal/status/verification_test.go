@@ -1,0 +1,233 @@
+package status
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/children"
+)
+
+// withVerify adds a verification. A result counts decision seconds after the start of a container.
+func withVerify(echo *echov1.Echo) *echov1.Echo {
+	echo.Spec.Verify = &echov1.Verify{From: echov1.VerifyFromCluster, PeriodSeconds: 10, TimeoutSeconds: 2, FailureThreshold: 3}
+	return echo
+}
+
+const (
+	newAnswer          = "0123456789abcdef"
+	decision     int64 = 47
+	afterRollout int64 = 145
+)
+
+// verifierDeployment returns the verifier with the numbers of its pods. Its status describes its newest spec.
+func verifierDeployment(total, updated, ready int32) *appsv1.Deployment {
+	d := deployment(total, updated, ready, ready)
+	d.Spec.Template.Labels = map[string]string{children.AnswerLabel: newAnswer}
+	return d
+}
+
+func verifierSet(desired, updated, ready int32) *appsv1.DaemonSet {
+	set := &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Generation: 3},
+		Status: appsv1.DaemonSetStatus{
+			ObservedGeneration: 3, DesiredNumberScheduled: desired, UpdatedNumberScheduled: updated, NumberReady: ready,
+		},
+	}
+	set.Spec.Template.Labels = map[string]string{children.AnswerLabel: newAnswer}
+	return set
+}
+
+// verifierPod returns a pod on a node in which the named containers, started so many seconds ago, are
+// not ready. The container dns is ready.
+func verifierPod(node string, age int64, failing ...string) corev1.Pod {
+	pod := corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "verify-" + node, Labels: map[string]string{children.AnswerLabel: newAnswer}},
+		Spec:       corev1.PodSpec{NodeName: node},
+	}
+	add := func(name string, ready bool) {
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
+			Name: name, Ready: ready, Started: new(true),
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Unix(now.Unix()-age, 0)}},
+		})
+	}
+	add("dns", true)
+	for _, name := range failing {
+		add(name, false)
+	}
+	return pod
+}
+
+func changed(pod corev1.Pod, change func(*corev1.Pod)) corev1.Pod {
+	change(&pod)
+	return pod
+}
+
+func earlierAnswer(pod *corev1.Pod) { pod.Labels[children.AnswerLabel] = "fedcba9876543210" }
+func notStarted(pod *corev1.Pod) {
+	for i := range pod.Status.ContainerStatuses {
+		pod.Status.ContainerStatuses[i].Started = new(false)
+	}
+}
+
+func pods(pods ...corev1.Pod) []corev1.Pod { return pods }
+
+var verificationTests = map[string]struct {
+	verification Verification
+	want         string // Status and reason of the condition Verified.
+	message      string // Part of its message.
+	recheck      int64
+}{
+	"not written yet": {Verification{Outdated: true}, "Unknown RollingOut", "after the rollout of the newest spec", 0},
+	"an earlier verifier is ready": {Verification{Outdated: true, Deployment: verifierDeployment(1, 1, 1)},
+		"Unknown RollingOut", "", 0},
+	"deleted": {Verification{}, "Unknown Verifying", "does not exist", 0},
+	"on every node, but not allowed": {Verification{NotAllowed: true, Outdated: true},
+		"Unknown EveryNodeNotAllowed", "--allow-every-node-verification", 0},
+	"rejected": {Verification{Failure: &Failure{Reason: echov1.ReasonConflict, Message: "exists"}},
+		"Unknown Conflict", "exists", 0},
+	"ready":                            {Verification{Deployment: verifierDeployment(1, 1, 1)}, "True Verified", "Every verifier", 0},
+	"the status is of an earlier spec": {Verification{Deployment: notObserved(verifierDeployment(1, 1, 1))}, "Unknown Verifying", "", 0},
+	"an old pod is ready":              {Verification{Deployment: verifierDeployment(1, 0, 1)}, "Unknown Verifying", "", 0},
+	"an old pod stops":                 {Verification{Deployment: verifierDeployment(2, 1, 1)}, "Unknown Verifying", "", 0},
+	"starting": {Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(changed(verifierPod("a", 900, "service"), notStarted))},
+		"Unknown Verifying", "", 0},
+	"one layer fails": {Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", 900, "service"))},
+		"False VerificationFailed", "service fails on node a", 0},
+	"two layers fail": {Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", 900, "service", "route"))},
+		"False VerificationFailed", "route fails on node a; service fails on node a", 0},
+	"started a moment ago": {Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", decision-1, "service"))},
+		"Unknown Verifying", "", 1},
+	"started long enough ago": {Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", decision, "service"))},
+		"False VerificationFailed", "", 0},
+	"a pod that expects an earlier answer fails": {Verification{Deployment: verifierDeployment(1, 0, 0), Pods: pods(changed(verifierPod("a", 900, "service"), earlierAnswer))},
+		"Unknown Verifying", "", 0},
+	"a pod that stops fails": {Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(changed(verifierPod("a", 900, "service"), func(p *corev1.Pod) { p.DeletionTimestamp = &now }))},
+		"Unknown Verifying", "", 0},
+	"an evicted pod fails": {Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(changed(verifierPod("a", 900, "service"), func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }))},
+		"Unknown Verifying", "", 0},
+	"the image is missing": {Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(changed(waiting("p", "ImagePullBackOff", "not found"), func(p *corev1.Pod) { p.Labels[children.AnswerLabel] = newAnswer }))},
+		"Unknown VerifierNotRunning", "not found", 0},
+	"no node has room": {Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(changed(*unschedulable.DeepCopy(), func(p *corev1.Pod) { p.Labels[children.AnswerLabel] = newAnswer }))},
+		"Unknown VerifierNotRunning", "Pod p: 0/1 nodes", 0},
+	"a quota rejects the pod": {Verification{Deployment: func() *appsv1.Deployment {
+		d := verifierDeployment(0, 0, 0)
+		d.Status.Conditions = append(d.Status.Conditions, replicaFailure)
+		return d
+	}()}, "Unknown VerifierNotRunning", "exceeded quota", 0},
+	"ready on every node":      {Verification{DaemonSet: verifierSet(40, 40, 40)}, "True Verified", "", 0},
+	"not created on each node": {Verification{DaemonSet: verifierSet(40, 39, 39)}, "Unknown Verifying", "", 0},
+	"no node is allowed":       {Verification{DaemonSet: verifierSet(0, 0, 0)}, "Unknown VerifierNotRunning", "no node", 0},
+	"fails on some nodes": {Verification{DaemonSet: verifierSet(40, 40, 38), Pods: pods(verifierPod("b", 900, "service"), verifierPod("a", 900, "service"), verifierPod("c", 900))},
+		"False VerificationFailed", "service fails on 2 of 40 nodes: a, b", 0},
+	"fails on many nodes": {Verification{DaemonSet: verifierSet(40, 40, 33), Pods: pods(verifierPod("a", 900, "dns"), verifierPod("b", 900, "dns"), verifierPod("c", 900, "dns"),
+		verifierPod("d", 900, "dns"), verifierPod("e", 900, "dns"), verifierPod("f", 900, "dns"), verifierPod("g", 900, "dns"))},
+		"False VerificationFailed", "dns fails on 7 of 40 nodes: a, b, c, d, e and 2 more", 0},
+	"a failure counts although another node has no room": {Verification{DaemonSet: verifierSet(2, 2, 0), Pods: pods(verifierPod("a", 900, "service"),
+		changed(*unschedulable.DeepCopy(), func(p *corev1.Pod) { p.Labels[children.AnswerLabel] = newAnswer }))},
+		"False VerificationFailed", "service fails on 1 of 2 nodes: a", 0},
+}
+
+func TestVerifiedFollowsTheVerifier(t *testing.T) {
+	for name, test := range verificationTests {
+		for _, before := range []string{"", "after Ready"} {
+			t.Run(name+" "+before, func(t *testing.T) {
+				echo := withProgressing(withVerify(newEcho()), metav1.ConditionFalse, echov1.ReasonRolledOut, 1)
+				if before != "" {
+					echo.Status.Conditions = append(echo.Status.Conditions, metav1.Condition{Type: echov1.ConditionReady, Status: metav1.ConditionTrue, ObservedGeneration: 7})
+				}
+				observed := Observation{Deployment: deployment(2, 2, 2, 2), HasService: true, Verification: &test.verification, Now: now}
+				if test.verification.Failure != nil {
+					observed.Rejected = []Failure{*test.verification.Failure}
+				}
+				status := Of(echo, observed)
+				verified, ready := meta.FindStatusCondition(status.Conditions, echov1.ConditionVerified), meta.FindStatusCondition(status.Conditions, echov1.ConditionReady)
+				if got := fmt.Sprint(verified.Status, " ", verified.Reason); got != test.want || !strings.Contains(verified.Message, test.message) {
+					t.Errorf("Verified = %s (%s), want %s with %q", got, verified.Message, test.want, test.message)
+				}
+				isTrue, isUnknown := verified.Status == metav1.ConditionTrue, verified.Status == metav1.ConditionUnknown
+				wantReady := isTrue || isUnknown && before != "" && test.verification.Failure == nil
+				if is := ready.Status == metav1.ConditionTrue; is != wantReady {
+					t.Errorf("Ready = %s %s, want True: %t", ready.Status, ready.Reason, wantReady)
+				}
+				if !wantReady && (ready.Reason != verified.Reason || ready.Message != verified.Message) {
+					t.Errorf("Ready = %s (%s), want the reason and the message of Verified", ready.Reason, ready.Message)
+				}
+				wantDegraded := verified.Status == metav1.ConditionFalse || test.verification.Failure != nil
+				if is := meta.IsStatusConditionTrue(status.Conditions, echov1.ConditionDegraded); is != wantDegraded {
+					t.Errorf("Degraded = %t, want %t", is, wantDegraded)
+				}
+				if got := Recheck(echo, observed, status); test.verification.Failure == nil && got != test.recheck {
+					t.Errorf("Recheck = %d, want %d", got, test.recheck)
+				}
+				if needs := NeedsVerifierPods(observed); !needs && len(test.verification.Pods) > 0 {
+					t.Error("NeedsVerifierPods = false, but the verifier is not ready")
+				}
+			})
+		}
+	}
+}
+
+func TestVerifierThatSawARolloutHasTimeToForgetIt(t *testing.T) {
+	for _, test := range []struct {
+		started, rolledOut int64 // Seconds ago.
+		want               string
+		recheck            int64
+	}{
+		{started: 900, rolledOut: afterRollout - 1, want: "Unknown Verifying", recheck: 1},
+		{started: 900, rolledOut: afterRollout, want: "False VerificationFailed"},
+		{started: decision, rolledOut: decision, want: "False VerificationFailed"},
+		{started: 10, rolledOut: 900, want: "Unknown Verifying", recheck: decision - 10},
+	} {
+		server := deployment(2, 2, 2, 2)
+		server.Status.Conditions[0].LastUpdateTime = metav1.Unix(now.Unix()-test.rolledOut, 0)
+		observed := Observation{Deployment: server, HasService: true, Now: now, Verification: &Verification{
+			Deployment: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", test.started, "service")),
+		}}
+		echo := withVerify(newEcho())
+		status := Of(echo, observed)
+		verified := meta.FindStatusCondition(status.Conditions, echov1.ConditionVerified)
+		if got := fmt.Sprint(verified.Status, " ", verified.Reason); got != test.want || Recheck(echo, observed, status) != test.recheck {
+			t.Errorf("started %d s and rolled out %d s ago: Verified = %s with a recheck after %d s, want %s and %d",
+				test.started, test.rolledOut, got, Recheck(echo, observed, status), test.want, test.recheck)
+		}
+	}
+}
+
+// A failure of the servers is more severe: it is the cause.
+func TestFailureOfTheServersComesBeforeThatOfTheVerification(t *testing.T) {
+	observed := Observation{
+		Deployment: deployment(2, 2, 1, 1), HasService: true, Now: now, NewestReplicaSet: newest,
+		Pods:         pods(waiting("p", "ImagePullBackOff", "not found")),
+		Verification: &Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", 900, "service"))},
+	}
+	echo := withProgressing(withVerify(newEcho()), metav1.ConditionFalse, echov1.ReasonRolledOut, 1)
+	if got, want := reasons(Of(echo, observed)), "-ImagePullFailed +Serving -RolledOut +ImagePullFailed -AsExpected -VerificationFailed"; got != want {
+		t.Errorf("conditions = %s, want %s", got, want)
+	}
+	observed.Pods = nil
+	if got, want := reasons(Of(echo, observed)), "-VerificationFailed +Serving -RolledOut +VerificationFailed -AsExpected -VerificationFailed"; got != want {
+		t.Errorf("conditions = %s, want %s", got, want)
+	}
+}
+
+func TestVerifiedOfATerminatingEchoIsUnknown(t *testing.T) {
+	echo := withVerify(newEcho())
+	echo.DeletionTimestamp = &now
+	observed := Observation{Deployment: deployment(2, 2, 2, 2), HasService: true, Now: now, Verification: &Verification{
+		Deployment: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", 1, "service")),
+	}}
+	status := Of(echo, observed)
+	if got := meta.FindStatusCondition(status.Conditions, echov1.ConditionVerified); got.Status != metav1.ConditionUnknown || got.Reason != echov1.ReasonTerminating {
+		t.Errorf("Verified = %+v, want Unknown, Terminating", got)
+	}
+	if got := Recheck(echo, observed, status); got != 0 {
+		t.Errorf("Recheck = %d, want 0", got)
+	}
+}

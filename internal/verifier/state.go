@@ -1,0 +1,55 @@
+package verifier
+
+const (
+	// window is the number of rounds in which two wrong answers count. A server that should not
+	// receive requests answers only some of them, so its answers need not be consecutive.
+	window = 10
+	// maxWrong is the number of wrong answers within the window that fails the verification.
+	maxWrong = 2
+)
+
+// State decides from the results of the rounds whether the answer is verified. One failed round
+// may be a coincidence: a verified answer fails after threshold consecutive failed rounds, or after
+// two wrong answers within ten rounds. A failed one is verified again after one good round, once
+// fewer than two of the last ten rounds had a wrong answer. The zero State is not known.
+type State struct {
+	// Threshold is the number of consecutive failed rounds that fails the verification.
+	Threshold int
+
+	known, verified bool
+	failed          int
+	// wrong has an entry for each of the last rounds.
+	wrong []bool
+}
+
+// Add adds the result of a round. It reports whether the state changed.
+func (s *State) Add(r Result) (changed bool) {
+	known, verified := s.known, s.verified
+	s.wrong = append(s.wrong, r.IsWrong())
+	if len(s.wrong) > window {
+		s.wrong = s.wrong[1:]
+	}
+	wrong := 0
+	for _, w := range s.wrong {
+		if w {
+			wrong++
+		}
+	}
+	s.failed++
+	if r == OK {
+		s.failed = 0
+	}
+	switch {
+	case s.failed >= s.Threshold || wrong >= maxWrong:
+		s.known, s.verified = true, false
+	case r == OK:
+		s.known, s.verified = true, true
+	}
+	return s.known != known || s.verified != verified
+}
+
+// Known reports whether the rounds suffice for a decision.
+func (s *State) Known() bool { return s.known }
+
+// Verified reports whether the answer is verified.
+func (s *State) Verified() bool { return s.verified }
