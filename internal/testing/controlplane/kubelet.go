@@ -39,6 +39,7 @@ func addNodes(ctx context.Context, admin client.Client) error {
 	for _, name := range Nodes {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
 			corev1.LabelHostname: name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
+			"example.com/pool": "canary", // A node selector of the tests.
 		}}}
 		if err := admin.Create(ctx, node); err != nil {
 			return err

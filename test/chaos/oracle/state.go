@@ -86,7 +86,7 @@ func CheckEqual(what, wantName, want, gotName, got string) error {
 // What normalize ignores in objects of every kind.
 var (
 	// volatileAnnotations count writes.
-	volatileAnnotations = []string{"deployment.kubernetes.io/revision", "kkloud.io/echo-generation"}
+	volatileAnnotations = []string{"deployment.kubernetes.io/revision", "deprecated.daemonset.template.generation", "kkloud.io/echo-generation"}
 	// assignedFields are assigned by the API server.
 	assignedFields = [][]string{{"spec", "clusterIP"}, {"spec", "clusterIPs"}, {"spec", "template", "metadata", "labels", children.AnswerLabel}}
 	// statusFields are the only fields of a child's status that do not depend on timing.

@@ -50,6 +50,10 @@ func operationsOnOne() []operation {
 		{"add a route that is removed meanwhile", &echov1.EchoSpec{Message: "m"}, editOne(func(s *echov1.EchoSpec) { s.Route = toGateway("public") }),
 			editOne(func(s *echov1.EchoSpec) { s.Route = nil }), 4},
 		{"remove the route", new(everyChild()), editOne(func(s *echov1.EchoSpec) { s.Route = nil }), nil, 2},
+		{"add a verification", &echov1.EchoSpec{Message: "m"}, editOne(func(s *echov1.EchoSpec) { s.Verify = &echov1.Verify{} }), nil, 4},
+		{"verify from every node", new(withChild(verifier)), editOne(func(s *echov1.EchoSpec) { s.Verify.From = echov1.VerifyFromEveryNode }), nil, 5},
+		{"edit the message of a verified Echo", new(withChild(verifier)), editOne(func(s *echov1.EchoSpec) { s.Message = "n" }), nil, 7},
+		{"remove the verification", new(withChild(verifier)), editOne(func(s *echov1.EchoSpec) { s.Verify = nil }), nil, 2},
 		{"delete", new(everyChild()), func(ctx context.Context, e *harness.Environment) error { return e.DeleteEcho(ctx, one) }, nil, 0},
 		{"delete a child", &echov1.EchoSpec{Message: "m"}, func(ctx context.Context, e *harness.Environment) error {
 			e.AllowCreation(service, one)

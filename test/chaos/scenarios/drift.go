@@ -79,6 +79,28 @@ var driftsByKind = map[string][]drift{
 		}),
 		ofBudget("eviction policy", func(b *policyv1.PodDisruptionBudget) { b.Spec.UnhealthyPodEvictionPolicy = nil }),
 	},
+	"VerifierDeployment": {
+		ofDeployment("no replicas", func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](0) }),
+		ofDeployment("more replicas", func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](4) }),
+		ofDeployment("paused", func(d *appsv1.Deployment) { d.Spec.Paused = true }),
+		ofDeployment("strategy", func(d *appsv1.Deployment) {
+			d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType}
+		}),
+		ofVerifier("image", func(t *corev1.PodTemplateSpec) { t.Spec.Containers[0].Image = otherImage }),
+		ofVerifier("arguments", func(t *corev1.PodTemplateSpec) { t.Spec.Containers[1].Args = []string{"-layer=service", "-status=0"} }),
+		ofVerifier("readiness probe", func(t *corev1.PodTemplateSpec) { t.Spec.Containers[1].ReadinessProbe.HTTPGet.Path = "/startz" }),
+		ofVerifier("label of the answer", func(t *corev1.PodTemplateSpec) { t.Labels[children.AnswerLabel] = "other" }),
+		ofVerifier("label that the Service selects", func(t *corev1.PodTemplateSpec) { t.Labels[children.EchoLabel] = one }),
+		ofVerifier("host network", func(t *corev1.PodTemplateSpec) { t.Spec.HostNetwork = true }),
+	},
+	"VerifierDaemonSet": {
+		ofVerifier("image", func(t *corev1.PodTemplateSpec) { t.Spec.Containers[0].Image = otherImage }),
+		ofVerifier("arguments", func(t *corev1.PodTemplateSpec) { t.Spec.Containers[1].Args = []string{"-layer=service", "-status=0"} }),
+		ofVerifier("label of the answer", func(t *corev1.PodTemplateSpec) { t.Labels[children.AnswerLabel] = "other" }),
+		{"update strategy", func(o client.Object) {
+			o.(*appsv1.DaemonSet).Spec.UpdateStrategy = appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}
+		}},
+	},
 	"HTTPRoute": {
 		ofRoute("hostname", func(s *gatewayv1.HTTPRouteSpec) { s.Hostnames = []gatewayv1.Hostname{"b.example"} }),
 		ofRoute("additional hostname", func(s *gatewayv1.HTTPRouteSpec) { s.Hostnames = append(s.Hostnames, "b.example") }),
@@ -122,6 +144,18 @@ func ofContainer(name string, change func(*corev1.Container)) drift {
 	return ofDeployment(name, func(d *appsv1.Deployment) { change(&d.Spec.Template.Spec.Containers[0]) })
 }
 
+// ofVerifier changes the pod template of a verifier, whether it is a Deployment or a DaemonSet.
+func ofVerifier(name string, change func(*corev1.PodTemplateSpec)) drift {
+	return drift{name, func(o client.Object) {
+		switch o := o.(type) {
+		case *appsv1.Deployment:
+			change(&o.Spec.Template)
+		case *appsv1.DaemonSet:
+			change(&o.Spec.Template)
+		}
+	}}
+}
+
 func ofBudget(name string, change func(*policyv1.PodDisruptionBudget)) drift {
 	return drift{name, func(o client.Object) { change(o.(*policyv1.PodDisruptionBudget)) }}
 }
@@ -142,7 +176,7 @@ var errUnchanged = errors.New("the update changed nothing")
 
 // revertDrift expects the operator to revert each drift.
 func revertDrift(ctx context.Context, e *harness.Environment, kind children.Kind) error {
-	if err := createReady(ctx, e); err != nil {
+	if err := createReadyWith(ctx, e, kind); err != nil {
 		return err
 	}
 	if err := revertAll(ctx, e, kind, drifts(kind.Name)); err != nil {

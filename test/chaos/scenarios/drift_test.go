@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/test/chaos/kinds"
 )
 
@@ -14,7 +15,11 @@ func TestEveryChildKindHasDriftsThatMutateReverts(t *testing.T) {
 	echo := &echov1.Echo{Spec: everyChild()}
 	echo.Spec.Port, echo.Spec.TargetPort, echo.Spec.Route.Paths = 80, 5678, []echov1.Path{{Type: "PathPrefix", Value: "/"}}
 	echo.Name, echo.UID = one, "uid"
-	for _, kind := range kinds.Servers() {
+	for _, kind := range children.Kinds {
+		echo.Spec.Verify = withChild(kind).Verify
+		if echo.Spec.Verify != nil {
+			echo.Spec.Verify.PeriodSeconds, echo.Spec.Verify.TimeoutSeconds, echo.Spec.Verify.FailureThreshold = 10, 2, 3
+		}
 		if len(driftsByKind[kind.Name]) == 0 {
 			t.Errorf("%s: no drifts, want at least one in driftsByKind", kind.Name)
 		}

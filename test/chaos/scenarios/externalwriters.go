@@ -37,7 +37,7 @@ func externalWriters(harness.Options) (all []harness.Scenario, err error) {
 		"of an earlier Echo exists":            ofEarlierEcho,
 		"has labels and annotations of others": labeled,
 	}
-	for _, kind := range kinds.Servers() {
+	for _, kind := range children.Kinds {
 		for _, name := range slices.Sorted(maps.Keys(ofEachKind)) {
 			all = append(all, harness.Scenario{Name: kind.Name + " " + name, Run: func(ctx context.Context, e *harness.Environment) error {
 				return ofEachKind[name](ctx, e, kind)
@@ -54,7 +54,7 @@ func externalWriters(harness.Options) (all []harness.Scenario, err error) {
 }
 
 func deleteChild(ctx context.Context, e *harness.Environment, kind children.Kind) error {
-	if err := createReady(ctx, e); err != nil {
+	if err := createReadyWith(ctx, e, kind); err != nil {
 		return err
 	}
 	before, err := e.SubjectState(ctx)
@@ -73,7 +73,7 @@ func deleteChild(ctx context.Context, e *harness.Environment, kind children.Kind
 
 // orphan removes the child's owner. The operator adopts the child.
 func orphan(ctx context.Context, e *harness.Environment, kind children.Kind) error {
-	if err := createReady(ctx, e); err != nil {
+	if err := createReadyWith(ctx, e, kind); err != nil {
 		return err
 	}
 	before, err := e.SubjectState(ctx)
@@ -94,17 +94,17 @@ func orphan(ctx context.Context, e *harness.Environment, kind children.Kind) err
 // awaitConflict waits until the Echo reports, in both namespaces, which object it does not control.
 func awaitConflict(ctx context.Context, e *harness.Environment, kind children.Kind, owner string) error {
 	return e.InBoth(ctx, func(ctx context.Context, namespace string) error {
-		return e.AwaitDegraded(ctx, harness.ConvergenceTimeout, namespace, one, echov1.ReasonConflict, conflictMessage(kind.Name, owner))
+		return e.AwaitDegraded(ctx, harness.ConvergenceTimeout, namespace, one, echov1.ReasonConflict, conflictMessage(kind, owner))
 	})
 }
 
-func conflictMessage(kind, owner string) string {
-	return fmt.Sprintf("%s %s exists and is not controlled by this Echo (controller: %s", kind, kinds.ServerName(one), owner)
+func conflictMessage(kind children.Kind, owner string) string {
+	return fmt.Sprintf("%s %s exists and is not controlled by this Echo (controller: %s", kind.Name, kinds.ChildName(kind, one), owner)
 }
 
 // takeOver gives the child to another controller, and deletes it.
 func takeOver(ctx context.Context, e *harness.Environment, kind children.Kind) error {
-	if err := createReady(ctx, e); err != nil {
+	if err := createReadyWith(ctx, e, kind); err != nil {
 		return err
 	}
 	if err := e.OnObject(ctx, one, kind, func(ctx context.Context, child client.Object) error {
@@ -137,9 +137,9 @@ func uncontrolled(kind children.Kind, namespace string) client.Object {
 	object := kinds.New(kind)
 	other := &echov1.Echo{Spec: echov1.EchoSpec{Message: "other", Port: 1, TargetPort: 1}}
 	other.Name = "other"
-	kind.Mutate(object, other, children.Inputs{ServerImage: otherImage})
+	kind.Mutate(object, other, children.Inputs{ServerImage: otherImage, VerifierImage: otherImage})
 	object.SetNamespace(namespace)
-	object.SetName(kinds.ServerName(one))
+	object.SetName(kinds.ChildName(kind, one))
 	object.SetOwnerReferences(nil)
 	object.SetLabels(nil)
 	object.SetAnnotations(map[string]string{ofAnnotation: "another owner"})
@@ -150,7 +150,7 @@ func uncontrolled(kind children.Kind, namespace string) client.Object {
 // also when the Echo changes. Then it deletes them, and the operator has to recover.
 func expectUntouched(ctx context.Context, e *harness.Environment, kind children.Kind, objects ...client.Object) error {
 	for _, object := range objects {
-		if err := e.AwaitDegraded(ctx, harness.ConvergenceTimeout, object.GetNamespace(), one, echov1.ReasonConflict, conflictMessage(kind.Name, noController)); err != nil {
+		if err := e.AwaitDegraded(ctx, harness.ConvergenceTimeout, object.GetNamespace(), one, echov1.ReasonConflict, conflictMessage(kind, noController)); err != nil {
 			return err
 		}
 	}
@@ -192,14 +192,14 @@ func uncontrolledBefore(ctx context.Context, e *harness.Environment, kind childr
 		objects = append(objects, object)
 	}
 	e.AllowCreation(kind, one)
-	if err := e.CreateEcho(ctx, one, everyChild()); err != nil {
+	if err := e.CreateEcho(ctx, one, withChild(kind)); err != nil {
 		return err
 	}
 	return expectUntouched(ctx, e, kind, objects...)
 }
 
 func uncontrolledAfter(ctx context.Context, e *harness.Environment, kind children.Kind) error {
-	if err := createReady(ctx, e); err != nil {
+	if err := createReadyWith(ctx, e, kind); err != nil {
 		return err
 	}
 	e.Operator.Kill() // It would recreate the child first.
@@ -224,7 +224,7 @@ const finalizer = "kkloud.io/chaos"
 // ofEarlierEcho prevents with a finalizer that a child is deleted with its Echo, until the next
 // Echo of that name exists.
 func ofEarlierEcho(ctx context.Context, e *harness.Environment, kind children.Kind) error {
-	if err := createReady(ctx, e); err != nil {
+	if err := createReadyWith(ctx, e, kind); err != nil {
 		return err
 	}
 	if err := e.OnObject(ctx, one, kind, func(ctx context.Context, child client.Object) error {
@@ -240,12 +240,12 @@ func ofEarlierEcho(ctx context.Context, e *harness.Environment, kind children.Ki
 	if err := e.DeleteEcho(ctx, one); err != nil {
 		return errors.Join(err, release(ctx))
 	}
-	if err := e.CreateEcho(ctx, one, everyChild()); err != nil {
+	if err := e.CreateEcho(ctx, one, withChild(kind)); err != nil {
 		return errors.Join(err, release(ctx))
 	}
 	awaitReport := func(ctx context.Context, namespace string) error {
 		return e.AwaitEcho(ctx, harness.ConvergenceTimeout, namespace, one, "waits for the deletion", func(echo *echov1.Echo) error {
-			return oracle.CheckWaiting(echo, fmt.Sprintf("%s %s of an earlier Echo (UID ", kind.Name, kinds.ServerName(one)))
+			return oracle.CheckWaiting(echo, fmt.Sprintf("%s %s of an earlier Echo (UID ", kind.Name, kinds.ChildName(kind, one)))
 		})
 	}
 	if err := errors.Join(e.InBoth(ctx, awaitReport), release(ctx)); err != nil {
@@ -258,7 +258,7 @@ func ofEarlierEcho(ctx context.Context, e *harness.Environment, kind children.Ki
 }
 
 func labeled(ctx context.Context, e *harness.Environment, kind children.Kind) error {
-	if err := createReady(ctx, e); err != nil {
+	if err := createReadyWith(ctx, e, kind); err != nil {
 		return err
 	}
 	if err := e.OnChild(ctx, one, kind, func(ctx context.Context, child client.Object) error {

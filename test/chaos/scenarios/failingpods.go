@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/internal/testing/controlplane"
 	"github.com/kkloud-io/echo-operator/test/chaos/harness"
 )
@@ -91,7 +92,12 @@ func failAndRecover(ctx context.Context, e *harness.Environment, f failure, avai
 
 // createReady creates the Echo "one" with every child, and waits until it is ready.
 func createReady(ctx context.Context, e *harness.Environment) error {
-	if err := e.CreateEcho(ctx, one, everyChild()); err != nil {
+	return createReadyWith(ctx, e, deployment)
+}
+
+// createReadyWith does the same for an Echo that also has a child of the kind.
+func createReadyWith(ctx context.Context, e *harness.Environment, kind children.Kind) error {
+	if err := e.CreateEcho(ctx, one, withChild(kind)); err != nil {
 		return err
 	}
 	if err := e.AwaitReady(ctx, one); err != nil {

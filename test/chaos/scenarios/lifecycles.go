@@ -29,7 +29,7 @@ func lifecycles(o harness.Options) (all []harness.Scenario, err error) {
 	if o.Short {
 		replacements = 2
 	}
-	for _, kind := range kinds.Servers() {
+	for _, kind := range children.Kinds {
 		all = append(all, harness.Scenario{Name: "foreground deletion waits for a finalizer of the " + kind.Name, Run: func(ctx context.Context, e *harness.Environment) error {
 			return terminating(ctx, e, kind)
 		}})
@@ -51,7 +51,7 @@ func lifecycles(o harness.Options) (all []harness.Scenario, err error) {
 
 // terminating deletes an Echo in the foreground while a finalizer keeps one of its children.
 func terminating(ctx context.Context, e *harness.Environment, kind children.Kind) error {
-	if err := createReady(ctx, e); err != nil {
+	if err := createReadyWith(ctx, e, kind); err != nil {
 		return err
 	}
 	if err := e.OnChild(ctx, one, kind, func(ctx context.Context, child client.Object) error {
@@ -76,7 +76,7 @@ func terminating(ctx context.Context, e *harness.Environment, kind children.Kind
 	if err := errors.Join(err, release(ctx), awaitDeleted(ctx, e)); err != nil {
 		return err
 	}
-	return recreate(ctx, e)
+	return recreate(ctx, e, withChild(kind))
 }
 
 // deleteEcho deletes the Echo in both namespaces with the propagation policy.
@@ -97,9 +97,9 @@ func awaitDeleted(ctx context.Context, e *harness.Environment) error {
 	})
 }
 
-// recreate creates the Echo of createReady again, and expects it to be ready without a conflict.
-func recreate(ctx context.Context, e *harness.Environment) error {
-	if err := e.CreateEcho(ctx, one, everyChild()); err != nil {
+// recreate creates the Echo again, and expects it to be ready without a conflict.
+func recreate(ctx context.Context, e *harness.Environment, spec echov1.EchoSpec) error {
+	if err := e.CreateEcho(ctx, one, spec); err != nil {
 		return err
 	}
 	start := time.Now()
@@ -113,7 +113,7 @@ func recreate(ctx context.Context, e *harness.Environment) error {
 // orphanAndRecreate deletes the Echo as `kubectl delete --cascade=orphan` does, and recreates it. It
 // adopts the orphans without a restart of the pods.
 func orphanAndRecreate(ctx context.Context, e *harness.Environment) error {
-	if err := createReady(ctx, e); err != nil {
+	if err := createReadyWith(ctx, e, verifier); err != nil {
 		return err
 	}
 	before, err := uids(ctx, e)
@@ -126,7 +126,7 @@ func orphanAndRecreate(ctx context.Context, e *harness.Environment) error {
 	if err := awaitDeleted(ctx, e); err != nil {
 		return err
 	}
-	if err := recreate(ctx, e); err != nil {
+	if err := recreate(ctx, e, withChild(verifier)); err != nil {
 		return err
 	}
 	return expectUIDs(ctx, e, before)
@@ -179,7 +179,7 @@ func replaceByForce(ctx context.Context, e *harness.Environment, times int) erro
 	if err := e.DeleteEcho(ctx, one); err != nil {
 		return err
 	}
-	return errors.Join(awaitDeleted(ctx, e), recreate(ctx, e))
+	return errors.Join(awaitDeleted(ctx, e), recreate(ctx, e, everyChild()))
 }
 
 func replace(ctx context.Context, e *harness.Environment) error {

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/test/chaos/harness"
 	"github.com/kkloud-io/echo-operator/test/chaos/kinds"
 )
@@ -26,7 +27,7 @@ type restore struct {
 }
 
 func (r restore) run(ctx context.Context, e *harness.Environment) error {
-	if err := createReady(ctx, e); err != nil {
+	if err := createReadyWith(ctx, e, verifier); err != nil {
 		return err
 	}
 	backups := map[string][]client.Object{}
@@ -40,7 +41,7 @@ func (r restore) run(ctx context.Context, e *harness.Environment) error {
 		return err
 	}
 	for range 2 { // The restored children, and those that the operator creates in place of collected ones.
-		for _, kind := range kinds.Servers() {
+		for _, kind := range children.Kinds {
 			e.AllowCreation(kind, one)
 		}
 	}

@@ -2,6 +2,7 @@ package scenarios
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +23,14 @@ type policyCase struct {
 	patch string
 	// unstable is true if the result differs at each write, or does not last.
 	unstable bool
+}
+
+// kind returns the first kind of child that has the resource, or an empty kind.
+func (c policyCase) kind() children.Kind {
+	if i := slices.IndexFunc(children.Kinds, func(kind children.Kind) bool { return kind.Resource == c.resource }); i >= 0 {
+		return children.Kinds[i]
+	}
+	return children.Kind{}
 }
 
 // generatedPolicies returns a policy for each change of the child, at creations, at updates and at
@@ -112,7 +121,7 @@ func ofServices(name, patch string) policyCase {
 
 // policiesThatRemove are policies that remove metadata of the operator.
 func policiesThatRemove() (all []policyCase) {
-	for _, kind := range kinds.Servers() {
+	for _, kind := range children.DifferentObjectKinds() {
 		strip := func(what, path, condition string) {
 			all = append(all, policyCase{name: kind.Name + ": removes " + what, resource: kind.Resource, create: true, update: true,
 				patch: condition + " ? " + jsonPatch("remove", path, "") + " : []"})

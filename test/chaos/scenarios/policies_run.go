@@ -105,7 +105,7 @@ func (s *policyRun) awaitStatus(ctx context.Context, step string, names []string
 func (s *policyRun) create(ctx context.Context) error {
 	if err := s.forEach(func(p *appliedPolicy) error {
 		return s.Client.Create(ctx, &echov1.Echo{
-			ObjectMeta: metav1.ObjectMeta{Namespace: s.Subject, Name: p.echo}, Spec: policySpec(),
+			ObjectMeta: metav1.ObjectMeta{Namespace: s.Subject, Name: p.echo}, Spec: policySpec(p.kind()),
 		})
 	}); err != nil {
 		return err
@@ -124,14 +124,12 @@ func (s *policyRun) edit(ctx context.Context) error {
 		return err
 	}
 	if err := s.forEach(func(p *appliedPolicy) error {
-		for _, kind := range kinds.Servers() {
-			if kind.Resource == p.resource {
-				child := kinds.New(kind)
-				child.SetNamespace(s.Subject)
-				child.SetName(kinds.ServerName(p.echo))
-				// The policy may cause the API server to reject it.
-				_ = s.Client.Patch(ctx, child, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"example.com/of":"another owner"}}}`)))
-			}
+		if !p.ofPods() {
+			child := kinds.New(p.kind())
+			child.SetNamespace(s.Subject)
+			child.SetName(kinds.ChildName(p.kind(), p.echo))
+			// The policy may cause the API server to reject it.
+			_ = s.Client.Patch(ctx, child, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"example.com/of":"another owner"}}}`)))
 		}
 		return nil
 	}); err != nil {

@@ -78,9 +78,9 @@ func policies(o harness.Options) (all []harness.Scenario, err error) {
 
 // allGenerated returns the policies for all children of the Echo "two".
 func allGenerated(ctx context.Context, e *harness.Environment) (all []policyCase, err error) {
-	for _, kind := range kinds.Servers() {
+	for _, kind := range children.DifferentObjectKinds() {
 		child := kinds.New(kind)
-		if err := e.Client.Get(ctx, client.ObjectKey{Namespace: e.Control, Name: kinds.ServerName(two)}, child); err != nil {
+		if err := e.Client.Get(ctx, client.ObjectKey{Namespace: e.Control, Name: kinds.ChildName(kind, two)}, child); err != nil {
 			return nil, err
 		}
 		cases, err := generatedPolicies(kind, child)
@@ -92,9 +92,10 @@ func allGenerated(ctx context.Context, e *harness.Environment) (all []policyCase
 	return all, nil
 }
 
-// policySpec is the spec of the Echoes. Its pod settings have the generated policies change each of them.
-func policySpec() echov1.EchoSpec {
-	spec := everyChild()
+// policySpec is the spec of an Echo that has the kind of child. Its pod settings have the generated
+// policies change each of them.
+func policySpec(kind children.Kind) echov1.EchoSpec {
+	spec := withChild(kind)
 	spec.StatusCode, spec.Pod = 503, podSettings()
 	return spec
 }
@@ -102,7 +103,7 @@ func policySpec() echov1.EchoSpec {
 // policyScenario runs policies. The Echo "two" exists in both namespaces, and has no policy.
 func policyScenario(name string, cases func(context.Context, *harness.Environment) ([]policyCase, error)) harness.Scenario {
 	return harness.Scenario{Name: name, Run: func(ctx context.Context, e *harness.Environment) error {
-		if err := e.CreateEcho(ctx, two, policySpec()); err != nil {
+		if err := e.CreateEcho(ctx, two, policySpec(kinds.ByName("VerifierDaemonSet"))); err != nil {
 			return err
 		}
 		if err := errors.Join(e.AwaitReady(ctx, two), e.Await(ctx, harness.ConvergenceTimeout, "control Echo is ready", e.AllReady(e.Control))); err != nil {
@@ -131,14 +132,14 @@ type appliedPolicy struct {
 }
 
 // probeName is the name of an object that shows whether the policy is in effect.
-func (p *appliedPolicy) probeName() string { return kinds.ServerName(p.echo) + "-probe" }
+func (p *appliedPolicy) probeName() string { return kinds.ChildName(p.kind(), p.echo) + "-probe" }
 
 // probeAnnotation has a policy answer whether it is in effect.
 const probeAnnotation = "kkloud.io/chaos-probe"
 
 // install puts the policy into effect.
 func (p *appliedPolicy) install(ctx context.Context, e *harness.Environment) (err error) {
-	object := fmt.Sprintf("object.metadata.name in [%q, %q]", kinds.ServerName(p.echo), p.probeName())
+	object := fmt.Sprintf("object.metadata.name in [%q, %q]", kinds.ChildName(p.kind(), p.echo), p.probeName())
 	if p.ofPods() {
 		object = fmt.Sprintf(`has(object.metadata.labels) && %q in object.metadata.labels && object.metadata.labels[%q] == %q`,
 			children.EchoLabel, children.EchoLabel, p.echo)
@@ -176,8 +177,7 @@ func (p *appliedPolicy) probe(namespace string) (probe client.Object) {
 		template := uncontrolled(deployment, namespace).(*appsv1.Deployment).Spec.Template
 		probe = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Labels: map[string]string{children.EchoLabel: p.echo}}, Spec: template.Spec}
 	} else {
-		i := slices.IndexFunc(children.Kinds, func(kind children.Kind) bool { return kind.Resource == p.resource })
-		probe = uncontrolled(children.Kinds[i], namespace)
+		probe = uncontrolled(p.kind(), namespace)
 	}
 	probe.SetName(p.probeName())
 	probe.SetAnnotations(map[string]string{probeAnnotation: "yes"})

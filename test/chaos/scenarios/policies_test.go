@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/test/chaos/kinds"
 )
 
@@ -41,7 +42,7 @@ func TestMutationAppliesOnlyWhereTheFieldCanBeChanged(t *testing.T) {
 
 func TestGeneratedPoliciesHaveUniqueNamesAndEveryOperation(t *testing.T) {
 	names := map[string]bool{}
-	for _, kind := range kinds.Servers() {
+	for _, kind := range children.DifferentObjectKinds() {
 		all, err := generatedPolicies(kind, uncontrolled(kind, "default"))
 		if err != nil {
 			t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/internal/status"
 	"github.com/kkloud-io/echo-operator/test/chaos/harness"
 	"github.com/kkloud-io/echo-operator/test/chaos/kinds"
@@ -41,8 +42,8 @@ func workloads(ctx context.Context, e *harness.Environment, namespace string) (m
 		}
 		for _, object := range objects {
 			for name, w := range all {
-				if object.GetName() == kinds.ServerName(name) {
-					w.Children[kinds.Of(object)] = object
+				if kind := kinds.ByName(kinds.Of(object)); object.GetName() == kinds.ChildName(kind, name) {
+					w.Children[kind.Name] = object
 				}
 			}
 		}
@@ -57,7 +58,7 @@ var errTakenAway = errors.New("admission changes the controller of the child")
 // children, by kind. It tries that without a change.
 func rejectedChildren(ctx context.Context, e *harness.Environment, w oracle.Workload) map[string]error {
 	rejected := map[string]error{}
-	for _, kind := range kinds.Servers() {
+	for _, kind := range children.Kinds {
 		live, exists := w.Children[kind.Name]
 		if !kind.Wanted(w.Echo) {
 			continue
@@ -70,7 +71,7 @@ func rejectedChildren(ctx context.Context, e *harness.Environment, w oracle.Work
 		} else if !exists {
 			desired := kinds.New(kind)
 			desired.SetNamespace(w.Echo.Namespace)
-			desired.SetName(kinds.ServerName(w.Echo.Name))
+			desired.SetName(kinds.ChildName(kind, w.Echo.Name))
 			kinds.Mutate(desired, w.Echo)
 			err = e.Client.Create(ctx, desired, client.DryRunAll)
 			if err == nil && !metav1.IsControlledBy(desired, w.Echo) {

@@ -43,6 +43,8 @@ type rejection struct {
 	// reason and message have to be in the status, available is the reason of the condition
 	// Available. All are empty if the write of the status is rejected.
 	reason, message, available string
+	// child is a kind of child that the Echo "one" needs, if not every Echo has it.
+	child children.Kind
 	// longOnly leaves it out of the short form.
 	longOnly bool
 }
@@ -60,7 +62,7 @@ func rejections(o harness.Options) (all []harness.Scenario, err error) {
 			reason: echov1.ReasonRejected, message: policyMessage, available: echov1.ReasonServing},
 		{name: "policy for the status", install: policyOfStatus, ofEdit: true},
 	}
-	for i, kind := range kinds.Servers() {
+	for i, kind := range children.DifferentObjectKinds() {
 		// Two Echoes have all required children, one of them is created before the quota.
 		allowed, available := "1", echov1.ReasonNotServing
 		if kind.Optional {
@@ -68,10 +70,10 @@ func rejections(o harness.Options) (all []harness.Scenario, err error) {
 		}
 		list = append(list,
 			rejection{name: "quota of " + plural(kind), install: quota("count/"+corev1.ResourceName(kind.Resource.GroupResource().String()), allowed),
-				reason: echov1.ReasonRejected, available: available, longOnly: i > 0,
-				message: fmt.Sprintf("%s: %s %q is forbidden: exceeded quota: %s", kind.Name, kind.Resource.GroupResource(), kinds.ServerName(one), quotaName)},
+				reason: echov1.ReasonRejected, available: available, child: kind, longOnly: i > 0,
+				message: fmt.Sprintf("%s: %s %q is forbidden: exceeded quota: %s", kind.Name, kind.Resource.GroupResource(), kinds.ChildName(kind, one), quotaName)},
 			rejection{name: "policy for " + plural(kind), install: policy(kind),
-				reason: echov1.ReasonRejected, available: available, longOnly: i > 0, message: policyMessage})
+				reason: echov1.ReasonRejected, available: available, child: kind, longOnly: i > 0, message: policyMessage})
 	}
 	for _, r := range list {
 		if !o.Short || !r.longOnly {
@@ -101,7 +103,7 @@ func (r rejection) run(ctx context.Context, e *harness.Environment) error {
 	if r.ofEdit {
 		err = e.EditEcho(ctx, one, func(s *echov1.EchoSpec) { s.Message = "n" })
 	} else {
-		err = e.CreateEcho(ctx, one, everyChild())
+		err = e.CreateEcho(ctx, one, withChild(r.child))
 	}
 	if err != nil {
 		return err
@@ -226,7 +228,7 @@ func privilegedSidecar(ctx context.Context, e *harness.Environment) (undo, error
 // policy rejects the child of the Echo "one".
 func policy(kind children.Kind) func(context.Context, *harness.Environment) (undo, error) {
 	return func(ctx context.Context, e *harness.Environment) (undo, error) {
-		allowed := fmt.Sprintf("object.metadata.name != '%s'", kinds.ServerName(one))
+		allowed := fmt.Sprintf("object.metadata.name != '%s'", kinds.ChildName(kind, one))
 		return installValidatingPolicy(ctx, e, kind.Resource, allowed, policyMessage, func(ctx context.Context) error {
 			return e.Client.Create(ctx, uncontrolled(kind, e.Subject), client.DryRunAll)
 		})

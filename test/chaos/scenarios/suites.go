@@ -48,9 +48,25 @@ var deployment = kinds.ByName("Deployment")
 // service is the kind of child that clients connect to.
 var service = kinds.ByName("Service")
 
-// everyChild returns the spec of an Echo with a child of each kind.
+// verifier is the kind of child that verifies the answer.
+var verifier = kinds.ByName("VerifierDeployment")
+
+// everyChild returns the spec of an Echo with a child of each kind, except for its verifier: the operator
+// writes that after the rollout, so that a scenario takes longer.
 func everyChild() echov1.EchoSpec {
 	return echov1.EchoSpec{Message: "m", Replicas: 2, Route: toGateway("public")}
+}
+
+// withChild returns the spec of everyChild, with a verifier of that kind if it is one.
+func withChild(kind children.Kind) echov1.EchoSpec {
+	spec := everyChild()
+	if kind.Verifier {
+		spec.Verify = &echov1.Verify{From: echov1.VerifyFromCluster}
+		if !kind.Wanted(&echov1.Echo{Spec: spec}) {
+			spec.Verify.From = echov1.VerifyFromEveryNode
+		}
+	}
+	return spec
 }
 
 // toGateway returns a route to the Gateway.

@@ -38,7 +38,7 @@ func persistentDrift(o harness.Options) (all []harness.Scenario, err error) {
 	add := func(name string, run func(context.Context, *harness.Environment, time.Duration) error) {
 		all = append(all, harness.Scenario{Name: name, Run: func(ctx context.Context, e *harness.Environment) error { return run(ctx, e, period) }})
 	}
-	for _, kind := range kinds.Servers() {
+	for _, kind := range children.Kinds {
 		for _, drift := range reactions[kind.Name] {
 			if kind.Name == deployment.Name || !o.Short {
 				add(fmt.Sprintf("writer changes %s of the %s after each write", drift.name, kind.Name), childDrift{kind, drift.change}.run)
@@ -73,6 +73,12 @@ var reactions = map[string][]drift{
 	},
 	"PodDisruptionBudget": {
 		ofBudget("maxUnavailable", func(b *policyv1.PodDisruptionBudget) { b.Spec.MaxUnavailable = new(intstr.FromInt32(2)) }),
+	},
+	"VerifierDeployment": {
+		ofVerifier("args", func(t *corev1.PodTemplateSpec) { t.Spec.Containers[1].Args[0] = "-layer=dns" }),
+	},
+	"VerifierDaemonSet": {
+		ofVerifier("args", func(t *corev1.PodTemplateSpec) { t.Spec.Containers[1].Args[0] = "-layer=dns" }),
 	},
 	"HTTPRoute": {
 		ofRoute("the hostname", func(s *gatewayv1.HTTPRouteSpec) { s.Hostnames = []gatewayv1.Hostname{"b.example"} }),
@@ -126,11 +132,14 @@ type childDrift struct {
 }
 
 func (d childDrift) run(ctx context.Context, e *harness.Environment, period time.Duration) error {
-	if err := createReady(ctx, e); err != nil {
+	if err := createReadyWith(ctx, e, d.kind); err != nil {
 		return err
 	}
 	e.History.AllowLag() // The operator waits before it reverts the drift, and reports drift that is repeated.
 	writer, err := react(ctx, e, d.kind.NewList().(client.ObjectList), func(ctx context.Context, child client.Object) (bool, error) {
+		if kinds.Of(child) != d.kind.Name { // The verifier of an Echo may be a second Deployment.
+			return false, nil
+		}
 		if d.change == nil {
 			e.AllowCreation(d.kind, one)
 			return child.GetDeletionTimestamp() == nil, e.Client.Delete(ctx, child)
@@ -145,7 +154,7 @@ func (d childDrift) run(ctx context.Context, e *harness.Environment, period time
 		return err
 	}
 	defer writer.stop()
-	err = boundedWrites(ctx, e, d.kind.Resource.Resource, kinds.ServerName(one), period, 0)
+	err = boundedWrites(ctx, e, d.kind.Resource.Resource, kinds.ChildName(d.kind, one), period, 0)
 	if err == nil {
 		err = e.AwaitDegraded(ctx, harness.ConvergenceTimeout, e.Subject, one, echov1.ReasonRepeatedDrift, d.kind.Name)
 	}

@@ -99,7 +99,7 @@ func webhooks(o harness.Options) (all []harness.Scenario, err error) {
 	sample := []harness.Scenario{}
 	for i, way := range ways {
 		var ofWay []harness.Scenario
-		for j, kind := range kinds.Servers() {
+		for j, kind := range children.DifferentObjectKinds() {
 			for k, operation := range []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update} {
 				w := webhookRun{behavior: way, kind: &kind, resource: kind.Resource, operation: operation, mutating: way.mutating || (i+j+k)%2 == 1}
 				ofWay = append(ofWay, w.scenario())
@@ -152,7 +152,7 @@ func (w webhookRun) run(ctx context.Context, e *harness.Environment) error {
 	defer func() { _ = e.Clear(context.WithoutCancel(ctx), neighbor) }()
 	ofUpdate := w.kind != nil && w.operation == admissionregistrationv1.Update
 	if ofUpdate {
-		if err := createReady(ctx, e); err != nil {
+		if err := createReadyWith(ctx, e, *w.kind); err != nil {
 			return err
 		}
 	} else if err := errors.Join(e.CreateEcho(ctx, two, echov1.EchoSpec{Message: "m"}), e.AwaitReady(ctx, two)); err != nil {
@@ -170,7 +170,7 @@ func (w webhookRun) run(ctx context.Context, e *harness.Environment) error {
 	if ofUpdate {
 		err = w.causeUpdate(ctx, e)
 	} else {
-		err = e.CreateEcho(ctx, one, everyChild())
+		err = e.CreateEcho(ctx, one, w.spec())
 	}
 	if err != nil {
 		return err
@@ -230,6 +230,14 @@ func (w webhookRun) words(e *harness.Environment, hook *webhook) string {
 	return hook.name(e.Subject)
 }
 
+// spec returns that of the Echo "one".
+func (w webhookRun) spec() echov1.EchoSpec {
+	if w.kind == nil {
+		return everyChild()
+	}
+	return withChild(*w.kind)
+}
+
 // probe returns a dry run that reaches the webhook.
 func (w webhookRun) probe(e *harness.Environment) func(context.Context) error {
 	if w.kind == nil {
@@ -240,7 +248,7 @@ func (w webhookRun) probe(e *harness.Environment) func(context.Context) error {
 	}
 	child := kinds.New(*w.kind)
 	child.SetNamespace(e.Subject)
-	child.SetName(kinds.ServerName(one))
+	child.SetName(kinds.ChildName(*w.kind, one))
 	return probeUpdate(e, child, false)
 }
 
