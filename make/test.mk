@@ -155,6 +155,10 @@ test-catalogs: local-only cluster images push prober prometheus releases # Push 
 e2e-gateway: local-only cluster-gateway images push ## Test Echoes with a route through a Gateway; the first time, make builds Traefik.
 	$(E2E) -timeout 30m ./e2e -ginkgo.v -ginkgo.label-filter=gateway
 
+.PHONY: e2e-verify
+e2e-verify: local-only cluster images push ## Measure what verifiers cost, and run them under disturbances; E2E_DURATION=10m shortens the hour.
+	$(E2E) -timeout 2h ./e2e -ginkgo.v -ginkgo.timeout 2h -ginkgo.label-filter=long
+
 .PHONY: multiarch-check
 multiarch-check: IMAGE_PLATFORMS = $(PLATFORMS)
 multiarch-check: cluster bin/operator-sdk debian-packages images push ## Compare the platforms of the pushed images with those that the bundle names.

@@ -192,6 +192,12 @@ func removal() {
 // requestsFor returns the operator's requests for the namespace, except watches.
 func requestsFor(namespace string, since time.Time) []string {
 	GinkgoHelper()
+	return auditedRequests(operatorAccount, namespace, since)
+}
+
+// auditedRequests returns the requests for the namespace, except watches, of users whose name has the prefix.
+func auditedRequests(user, namespace string, since time.Time) []string {
+	GinkgoHelper()
 	file, err := os.Open("../../bin/cluster/logs/audit.log")
 	Expect(err).NotTo(HaveOccurred())
 	defer func() { Expect(file.Close()).To(Succeed()) }()
@@ -199,16 +205,17 @@ func requestsFor(namespace string, since time.Time) []string {
 	lines := bufio.NewScanner(file)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
-		if !strings.Contains(lines.Text(), operatorAccount) {
+		if !strings.Contains(lines.Text(), user) {
 			continue
 		}
 		var event struct {
 			Verb, RequestURI         string
+			User                     struct{ Username string }
 			RequestReceivedTimestamp time.Time
 			ObjectRef                struct{ Namespace string }
 		}
 		Expect(json.Unmarshal(lines.Bytes(), &event)).To(Succeed())
-		if event.ObjectRef.Namespace == namespace && event.Verb != "watch" && event.RequestReceivedTimestamp.After(since) {
+		if strings.HasPrefix(event.User.Username, user) && event.ObjectRef.Namespace == namespace && event.Verb != "watch" && event.RequestReceivedTimestamp.After(since) {
 			requests = append(requests, fmt.Sprint(event.Verb, " ", event.RequestURI))
 		}
 	}

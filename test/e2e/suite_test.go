@@ -73,6 +73,7 @@ var _ = Describe("The operator", Ordered, ContinueOnFailure, func() {
 	Describe("in steady state", steadyState)
 	// These specs stop parts of the cluster that the verified Echo in steady state depends on.
 	Describe("given an Echo whose answer is verified", verification)
+	Describe("given many Echoes whose answers are verified", Label("long"), longVerification)
 	Describe("as the leader", failover)
 	Describe("during its removal", removal)
 })

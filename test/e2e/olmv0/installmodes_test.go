@@ -83,14 +83,14 @@ func can(namespace, request string) bool {
 	GinkgoHelper()
 	verb, resource, _ := strings.Cut(request, " ")
 	answer, _ := TryKubectl("", "-n", namespace, "auth", "can-i", verb, strings.TrimSpace(resource), "--as="+account)
-	// A warning precedes the answer about a resource that the cluster does not serve.
-	lines := strings.Split(strings.TrimSpace(answer), "\n")
-	answer = lines[len(lines)-1]
-	switch {
-	case strings.HasPrefix(answer, "yes"):
-		return true
-	case strings.HasPrefix(answer, "no"):
-		return false
+	// There is a warning about a resource that the cluster does not serve, before or after the answer.
+	for line := range strings.Lines(answer) {
+		switch {
+		case strings.HasPrefix(line, "yes"):
+			return true
+		case strings.HasPrefix(line, "no"):
+			return false
+		}
 	}
 	Fail("kubectl auth can-i = " + answer + ", want yes or no")
 	return false

@@ -92,6 +92,30 @@ var _ = Describe("An upgrade", Label("upgrade"), func() {
 		awaitSucceeded(channel.Head().String())
 	})
 
+	It("keeps the canary of docs/upgrade.md verified, without a wrong answer", func() {
+		_, tree, _, fixed := newest()
+		serveCatalog(image + "fixed")
+		subscribe("test", tree)
+		awaitSucceeded(tree)
+		const namespace = "olm-canary"
+		NewNamespace(namespace)
+		Kubectl("-n", namespace, "apply", "-f", root+"/config/samples/verified-canary.yaml")
+		Kubectl("-n", namespace, "wait", "--for=condition=Verified", "--timeout=3m", "echo/verified-canary")
+		before := workload.Rounds(namespace, "verified-canary")
+
+		approve(fixed)
+		awaitSucceeded(fixed)
+		Kubectl("-n", namespace, "wait", "--for=condition=Verified", "--timeout=3m", "echo/verified-canary")
+		var after map[string]int
+		Eventually(func() int { // The version has the same verifier, so that its pod is not replaced.
+			after = workload.Rounds(namespace, "verified-canary")
+			return after["service/ok"] - before["service/ok"]
+		}, "1m").Should(BeNumerically(">=", 5), "rounds during and after the upgrade")
+		Expect(workload.NotVerified(after)).To(BeEmpty(), "rounds without the declared answer")
+		Expect(Kubectl("-n", namespace, "get", "events", "--field-selector", "reason=VerificationFailed", "-o", "name")).To(BeEmpty())
+		AddReportEntry(fmt.Sprintf("Rounds of the canary during and after the upgrade: %d, without the declared answer: 0", after["service/ok"]-before["service/ok"]))
+	})
+
 	It("to a broken release fails without effect on Echoes, and continues to the fixed release", func() {
 		_, tree, broken, fixed := newest()
 		serveCatalog(image + "broken")
