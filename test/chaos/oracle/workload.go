@@ -297,8 +297,17 @@ var (
 		"Deployment": {"spec.replicas", "spec.selector", "spec.template.metadata.labels.kkloud.io/echo", "spec.template.spec.containers"},
 		"Service":    {"spec.selector", "spec.ports", "spec.type", "spec.externalName"},
 		"HTTPRoute":  {"spec.hostnames", "spec.parentRefs", "spec.rules"},
+
+		"VerifierDeployment": append([]string{"spec.replicas"}, answerFieldsOfVerifier...),
+		"VerifierDaemonSet":  answerFieldsOfVerifier,
 	}
-	answerFieldsOfContainer = []string{"", "name", "command", "args", "ports", "env"}
+	// A verifier is not part of the answer: these fields determine what its result is about.
+	answerFieldsOfVerifier = []string{
+		"spec.selector", "spec.template.metadata.labels.kkloud.io/echo", "spec.template.metadata.labels.kkloud.io/verifies",
+		"spec.template.metadata.labels.kkloud.io/answer", "spec.template.spec.containers",
+	}
+	answerFieldsOfContainer         = []string{"", "name", "command", "args", "ports", "env"}
+	answerFieldsOfVerifierContainer = []string{"", "name", "command", "args", "ports", "readinessProbe", "startupProbe"}
 )
 
 // determinesAnswer reports whether the field determines the answer.
@@ -306,7 +315,11 @@ func determinesAnswer(kind, field string) bool {
 	if rest, isContainer := strings.CutPrefix(field, "spec.template.spec.containers["); isContainer {
 		_, rest, _ = strings.Cut(rest, "]")
 		rest = strings.TrimPrefix(rest, ".")
-		return slices.ContainsFunc(answerFieldsOfContainer, func(f string) bool { return isWithin(rest, f) })
+		fields := answerFieldsOfContainer
+		if kinds.ByName(kind).Verifier {
+			fields = answerFieldsOfVerifierContainer
+		}
+		return slices.ContainsFunc(fields, func(f string) bool { return isWithin(rest, f) })
 	}
 	return slices.ContainsFunc(answerFields[kind], func(f string) bool { return isWithin(field, f) || isWithin(f, field) })
 }

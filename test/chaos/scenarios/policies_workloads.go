@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -120,7 +121,7 @@ func awaitWorkloads(ctx context.Context, e *harness.Environment, timeout time.Du
 				findings[name] = apierrors.NewNotFound(echov1.GroupVersion.WithResource(kinds.Echoes).GroupResource(), name)
 			} else if err := check(ctx, w); err != nil {
 				findings[name] = err
-				inFlight = inFlight || status.RolloutInFlight(w.Echo.Status)
+				inFlight = inFlight || status.RolloutInFlight(w.Echo.Status) || isVerifying(w.Echo)
 			}
 		}
 		if err := e.Operator.Failed(); err != nil || ctx.Err() != nil {
@@ -131,6 +132,13 @@ func awaitWorkloads(ctx context.Context, e *harness.Environment, timeout time.Du
 		}
 		harness.Pause(ctx, workloadInterval)
 	}
+}
+
+// isVerifying reports whether verifiers of the newest spec start.
+func isVerifying(echo *echov1.Echo) bool {
+	verified := meta.FindStatusCondition(echo.Status.Conditions, echov1.ConditionVerified)
+	return verified != nil && verified.Status == metav1.ConditionUnknown &&
+		(verified.Reason == echov1.ReasonVerifying || verified.Reason == echov1.ReasonRollingOut)
 }
 
 func firstOf(errs ...error) error {
