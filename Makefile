@@ -124,7 +124,7 @@ layers: bin/isolation # Make the targets in LAYERS one after the other, with the
 
 .PHONY: test-e2e
 test-e2e: cluster bin/operator-sdk images push prober ## Test the operator on a cluster, installed by OLM.
-	$(E2E) -timeout 30m ./e2e -ginkgo.v -ginkgo.label-filter='!gateway && !long'
+	$(E2E) -timeout 50m ./e2e -ginkgo.v -ginkgo.timeout 50m -ginkgo.label-filter='!gateway && !long && !breakage'
 
 ##@ Build
 

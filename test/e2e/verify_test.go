@@ -136,12 +136,12 @@ func verification() {
 		breakage("half", failsOn("service"), func() { apply(verifyNamespace, impostor("half")) }, func() { run("delete", "pod", "impostor-half", "--now") })
 	})
 
-	It("reports a pod with the label of the Echo's pods, which is one of five endpoints", func() {
+	It("reports a pod with the label of the Echo's pods, which is one of five endpoints", Label("breakage"), func() {
 		createVerified("fifth", 4)
 		breakage("fifth", failsOn("service"), func() { apply(verifyNamespace, impostor("fifth")) }, func() { run("delete", "pod", "impostor-fifth", "--now") })
 	})
 
-	It("reports an EndpointSlice with the endpoint of another server", func() {
+	It("reports an EndpointSlice with the endpoint of another server", Label("breakage"), func() {
 		createVerified("slices", 1)
 		createVerified("other", 1)
 		ip := podsOf(verifyNamespace, "other")[0].Status.PodIP
@@ -152,7 +152,7 @@ func verification() {
 		}, func() { run("delete", "endpointslice", "elsewhere") })
 	})
 
-	It("reports a change of the Service's selector through the pods of the verifier while the operator is not running", func() {
+	It("reports a change of the Service's selector through the pods of the verifier while the operator is not running", Label("breakage"), func() {
 		createVerified("selector", 1)
 		createVerified("selected", 1)
 		readiness := func() string {
@@ -175,7 +175,7 @@ func verification() {
 		Eventually(verifiedCondition("selector"), "1m").Should(HavePrefix("True Verified"))
 	})
 
-	It("reports that kube-proxy does not program the new endpoint", func() {
+	It("reports that kube-proxy does not program the new endpoint", Label("breakage"), func() {
 		requireLocalCluster("it stops kube-proxy on the node")
 		createVerified("proxy", 1)
 		breakage("proxy", failsOn("service"), func() {
@@ -185,7 +185,7 @@ func verification() {
 		}, func() { signal("CONT", "kube-proxy", "kube-proxy") })
 	})
 
-	It("reports that the cluster has no DNS server", func() {
+	It("reports that the cluster has no DNS server", Label("breakage"), func() {
 		requireLocalCluster("it stops the DNS server")
 		createVerified("dns", 1)
 		restore := func() {
@@ -196,7 +196,7 @@ func verification() {
 		breakage("dns", failsOn("dns"), func() { kubectl("-n", "kube-system", "scale", "deployment/coredns", "--replicas=0") }, restore)
 	})
 
-	It("reports a server that hangs, until the kubelet restarts it", func() {
+	It("reports a server that hangs, until the kubelet restarts it", Label("breakage"), func() {
 		requireLocalCluster("it stops a process on the node")
 		createVerified("hanging", 1)
 		breakage("hanging", failsOn("service"), func() { signal("STOP", "http-echo", "-text=hanging") }, func() {})
@@ -213,7 +213,7 @@ func verification() {
 		Expect(run("events", "--for", "echo/edited")).NotTo(ContainSubstring("VerificationFailed"))
 	})
 
-	It("reports Unknown, and the Echo stays ready, while the image of the verifier cannot be pulled", func() {
+	It("reports Unknown, and the Echo stays ready, while the image of the verifier cannot be pulled", Label("breakage"), func() {
 		createVerified("unavailable", 1)
 		DeferCleanup(func() { _, _ = tryKubectl(missingVerifierImage, "delete", "--ignore-not-found", "-f", "-") })
 		apply("default", missingVerifierImage)
@@ -235,7 +235,7 @@ func verification() {
 		})
 	})
 
-	It("reports Unknown, and the Echo stays ready, while a quota rejects the pod of the verifier", func() {
+	It("reports Unknown, and the Echo stays ready, while a quota rejects the pod of the verifier", Label("breakage"), func() {
 		createVerified("quota", 1)
 		DeferCleanup(func() { run("delete", "quota", "pods", "--ignore-not-found") })
 		breakage("quota", isUnknown("exceeded quota"), func() {
@@ -244,6 +244,8 @@ func verification() {
 		}, func() {
 			waitReady(verifyNamespace, "quota")
 			run("delete", "quota", "pods")
+			// The controller of a ReplicaSet retries after up to several minutes, that of a new one immediately.
+			run("delete", "replicasets", "-l", "kkloud.io/verifies=quota")
 		})
 	})
 
