@@ -185,11 +185,12 @@ func (r *disturbed) restartOperator() {
 	kubectl("-n", operatorNamespace, "rollout", "status", operatorDeployment, "--timeout=60s")
 }
 
-// stopAPIServer stops the API server for as long as a restart takes.
+// stopAPIServer stops the API server. The operator would exit if it could not renew its lease for 10 seconds,
+// and the kubelet delays repeated restarts for up to five minutes.
 func (r *disturbed) stopAPIServer() {
 	GinkgoHelper()
 	signal("STOP", "kube-apiserver", "kube-apiserver")
-	time.Sleep(20 * time.Second)
+	time.Sleep(7 * time.Second)
 	signal("CONT", "kube-apiserver", "kube-apiserver")
 	Eventually(func() error { _, err := tryKubectl("", "get", "--raw", "/readyz"); return err }, "60s").Should(Succeed())
 }
