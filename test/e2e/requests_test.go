@@ -83,6 +83,7 @@ func requests() {
 		apply(namespace, echoManifest("own", map[string]any{
 			"message": answer, "image": "docker.io/hashicorp/http-echo:1.0.0",
 			"command": []string{"/http-echo"}, "args": []string{"-text=$(ECHO_TEXT)", "-listen=:$(ECHO_PORT)"},
+			"readinessPath": "/health", // Without it, a pod receives requests before its server listens.
 		}))
 		waitSettled(namespace)
 		for _, echo := range echoes {
