@@ -155,20 +155,26 @@ func requireLocalCluster(reason string) {
 	}
 }
 
+// stopOperator stops the operator, and OLM until the end of the spec.
+func stopOperator() {
+	GinkgoHelper()
+	// OLM would scale the operator up again.
+	kubectl("-n", "olm", "scale", "deployment/olm-operator", "--replicas=0")
+	DeferCleanup(func() {
+		kubectl("-n", "olm", "scale", "deployment/olm-operator", "--replicas=1")
+		kubectl("-n", "olm", "rollout", "status", "deployment/olm-operator", "--timeout=60s")
+	})
+	kubectl("-n", "olm", "wait", "--for=delete", "pod", "-l", "app=olm-operator", "--timeout=60s")
+	kubectl("-n", operatorNamespace, "scale", operatorDeployment, "--replicas=0")
+	kubectl("-n", operatorNamespace, "wait", "--for=delete", "pod", "-l", "control-plane=controller-manager", "--timeout=60s")
+}
+
 func removal() {
 	It("leaves no children after an Echo is deleted while the operator is not running", func() {
 		newNamespace("down-e2e")
 		kubectl("-n", "down-e2e", "apply", "-f", "../../config/samples/hello.yaml")
 		waitReady("down-e2e", "hello")
-		// OLM would scale the operator up again.
-		kubectl("-n", "olm", "scale", "deployment/olm-operator", "--replicas=0")
-		DeferCleanup(func() {
-			kubectl("-n", "olm", "scale", "deployment/olm-operator", "--replicas=1")
-			kubectl("-n", "olm", "rollout", "status", "deployment/olm-operator", "--timeout=60s")
-		})
-		kubectl("-n", "olm", "wait", "--for=delete", "pod", "-l", "app=olm-operator", "--timeout=60s")
-		kubectl("-n", operatorNamespace, "scale", operatorDeployment, "--replicas=0")
-		kubectl("-n", operatorNamespace, "wait", "--for=delete", "pod", "-l", "control-plane=controller-manager", "--timeout=60s")
+		stopOperator()
 		kubectl("-n", "down-e2e", "delete", "echo", "hello")
 		Eventually(func() string {
 			return kubectl("-n", "down-e2e", "get", cluster.ChildResources()+",pods", "-o", "name")

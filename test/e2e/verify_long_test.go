@@ -168,15 +168,19 @@ func (r *disturbed) round() {
 
 func (r *disturbed) echo() string { return fmt.Sprintf("e%d", r.random.IntN(disturbedEchoes)) }
 
+// verifiedStatus returns the status of the condition Verified.
+func verifiedStatus(echo string) func() string {
+	return func() string {
+		return kubectl("-n", disturbedNamespace, "get", "echo", echo, "-o", `jsonpath={.status.conditions[?(@.type=="Verified")].status}`)
+	}
+}
+
 // rollOut edits a message. No verification may fail meanwhile.
 func (r *disturbed) rollOut() {
 	GinkgoHelper()
 	echo := r.echo()
 	kubectl("-n", disturbedNamespace, "patch", "echo", echo, "--type=merge", "-p", fmt.Sprintf(`{"spec":{"message":"hello %d"}}`, r.random.Int()))
-	failures := func() string {
-		return kubectl("-n", disturbedNamespace, "get", "echo", echo, "-o", `jsonpath={.status.conditions[?(@.type=="Verified")].status}`)
-	}
-	Consistently(failures, "10s", "200ms").ShouldNot(Equal("False"), "condition Verified of Echo %s during a rollout", echo)
+	Consistently(verifiedStatus(echo), "10s", "200ms").ShouldNot(Equal("False"), "condition Verified of Echo %s during a rollout", echo)
 }
 
 func (r *disturbed) restartOperator() {
@@ -209,9 +213,7 @@ func (r *disturbed) breakAnswer() {
 		"metadata": {"name": "elsewhere", "labels": {"kubernetes.io/service-name": "echo-`+echo+`"}},
 		"ports": [{"name": "http", "port": 5678}], "endpoints": [{"addresses": ["`+r.other+`"]}]}`)
 	defer kubectl("-n", disturbedNamespace, "delete", "endpointslice", "elsewhere")
-	Eventually(func() string {
-		return kubectl("-n", disturbedNamespace, "get", "echo", echo, "-o", `jsonpath={.status.conditions[?(@.type=="Verified")].status}`)
-	}, "60s", "500ms").Should(Equal("False"), "condition Verified of Echo %s with a wrong endpoint", echo)
+	Eventually(verifiedStatus(echo), "60s", "500ms").Should(Equal("False"), "condition Verified of Echo %s with a wrong endpoint", echo)
 }
 
 func (r *disturbed) deleteVerifier() {

@@ -158,15 +158,7 @@ func verification() {
 		readiness := func() string {
 			return run("get", "pods", "-l", "kkloud.io/verifies=selector", "-o", `jsonpath={.items[*].status.containerStatuses[?(@.name=="service")].ready}`)
 		}
-		// OLM would scale the operator up again.
-		kubectl("-n", "olm", "scale", "deployment/olm-operator", "--replicas=0")
-		DeferCleanup(func() {
-			kubectl("-n", "olm", "scale", "deployment/olm-operator", "--replicas=1")
-			kubectl("-n", "olm", "rollout", "status", "deployment/olm-operator", "--timeout=60s")
-		})
-		kubectl("-n", "olm", "wait", "--for=delete", "pod", "-l", "app=olm-operator", "--timeout=60s")
-		kubectl("-n", operatorNamespace, "scale", operatorDeployment, "--replicas=0")
-		kubectl("-n", operatorNamespace, "wait", "--for=delete", "pod", "-l", "control-plane=controller-manager", "--timeout=60s")
+		stopOperator()
 		run("patch", "service", "echo-selector", "-p", `{"spec":{"selector":{"kkloud.io/echo":"selected"}}}`)
 		Eventually(readiness, "1m").Should(Equal("false"), "readiness of the container service")
 		kubectl("-n", operatorNamespace, "scale", operatorDeployment, "--replicas=1")
