@@ -104,7 +104,7 @@ lint-words: bin/vale ## Check the words of code, manifests and scripts by the li
 # The layers of `make test`. While those of the second line run, make builds what the third line needs.
 LAYERS_1 := verify lint unit bin/etcd bin/kube-apiserver
 LAYERS_2 := integration bench-check chaos-short
-LAYERS_3 := bundle-check manifests-check monitoring-check cluster-test test-e2e $(if $(LOCAL_CLUSTER),e2e-short cluster-down)
+LAYERS_3 := bundle-check manifests-check monitoring-check cluster-test $(if $(LOCAL_CLUSTER),e2e-short cluster-down,test-e2e)
 
 .PHONY: test
 test: ## Run everything that must pass, layer by layer.
@@ -124,7 +124,7 @@ layers: bin/isolation # Make the targets in LAYERS one after the other, with the
 
 .PHONY: test-e2e
 test-e2e: cluster bin/operator-sdk images push prober ## Test the operator on a cluster, installed by OLM.
-	$(E2E) -timeout 50m ./e2e -ginkgo.v -ginkgo.timeout 50m -ginkgo.label-filter='!gateway && !long && !breakage'
+	$(E2E) -timeout 50m ./e2e -ginkgo.v -ginkgo.timeout 50m -ginkgo.label-filter='!gateway && !long && !breakage$(if $(LABELS), && ($(LABELS)))'
 
 ##@ Build
 

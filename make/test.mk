@@ -23,9 +23,11 @@ fuzz: ## Fuzz children and status, each target for FUZZTIME.
 		done; \
 	done
 
+# Two processes, each with an API server of its own. The specs mostly wait.
+GINKGO = go run github.com/onsi/ginkgo/v2/ginkgo -procs=2
 .PHONY: integration
 integration: build bin/kube-apiserver bin/etcd ## Test the controller on a real API server; coverage is at least 85 %.
-	KUBEBUILDER_ASSETS=$(BIN) $(RACE) -timeout 15m -coverprofile=bin/integration.cover ./internal/controller/...
+	KUBEBUILDER_ASSETS=$(BIN) CGO_ENABLED=1 $(GINKGO) -race -timeout 15m -coverprofile=integration.cover -output-dir=bin ./internal/controller
 	@$(call covered,bin/integration.cover,85)
 
 # $(call covered,<profile>,<per cent>) fails if a coverage profile has less than that.
@@ -51,10 +53,10 @@ CHAOS = go -C test run ./chaos -root $(CURDIR)
 .PHONY: chaos chaos-short chaos-mutants
 chaos: build bin/kube-apiserver bin/etcd ## Run the fault campaign: every suite, and 2,000 random schedules; two hours.
 	$(CHAOS) -report $(BIN)/chaos.json $(if $(SEED),-suite schedules -runs 1 -seed $(SEED),-runs $(or $(RUNS),2000) -suite "$(SUITE)" -scenario "$(SCENARIO)")
-# SAMPLE selects half of the short form, and MUTANTS some of the mutants; 0 selects all. The nightly workflow runs all of the long form.
+# SAMPLE selects a quarter of the short form, and MUTANTS some of the mutants; 0 selects all. The nightly workflow runs all of the long form.
 SAMPLE ?= $(COMMIT_NUMBER)
 MUTANTS ?= $(COMMIT_NUMBER)
-chaos-short: build bin/kube-apiserver bin/etcd ## Run half of the short form of the campaign, and a sample of its mutation tests; the commit selects both.
+chaos-short: build bin/kube-apiserver bin/etcd ## Run a quarter of the short form of the campaign, and a sample of its mutation tests; the commit selects both.
 	@echo "Commit $(COMMIT) selects: make chaos-short SAMPLE=$(SAMPLE) MUTANTS=$(MUTANTS)"
 	$(CHAOS) -short -sample $(SAMPLE)
 	$(CHAOS) -short -mutants -seed $(MUTANTS)
@@ -133,12 +135,13 @@ e2e-olm: ## Test every upgrade edge in both OLMs, and every check of the package
 
 # `make test` runs one of these, each a target with the labels of its specs. The nightly workflow runs all of them.
 E2E_SAMPLES := e2e-olm-v0:upgrade e2e-olm-v0:step-through e2e-olm-v0:monitoring e2e-olm-v1:step-through||!every-edge e2e-olm-v0:modes reproducible \
-	e2e-gateway e2e-verify:breakage
+	e2e-gateway e2e-verify:breakage test-e2e:requests
 E2E_SAMPLE ?= $(shell echo $$(($(COMMIT_NUMBER) % $(words $(E2E_SAMPLES)) + 1)))
 SAMPLED_TARGET = $(subst :, ,$(word $(E2E_SAMPLE),$(E2E_SAMPLES)))
 .PHONY: e2e-short
 e2e-short: export SKIP = scorecard
-e2e-short: ## Test an eighth of e2e-olm, e2e-gateway and e2e-verify, which the commit selects.
+e2e-short: ## Test what is not slow in test-e2e, and a ninth of the rest, e2e-olm, e2e-gateway and e2e-verify; the commit selects it.
+	@$(MAKE) --no-print-directory test-e2e LABELS='!slow'
 	@echo "Commit $(COMMIT) selects: make $(firstword $(SAMPLED_TARGET)) LABELS='$(word 2,$(SAMPLED_TARGET))'"
 	@$(MAKE) --no-print-directory $(firstword $(SAMPLED_TARGET)) LABELS='$(word 2,$(SAMPLED_TARGET))'
 

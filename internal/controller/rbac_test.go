@@ -106,21 +106,21 @@ func permission(verb, group, resource string) string {
 }
 
 var (
-	// usedPermissions are the permissions that the operators have used.
-	usedPermissions []string
-
 	// The API server checks these permissions internally, so the audit log does not contain them.
 	// Specs show that the operator needs them: for owner references, and for adoption.
 	finalizersPermission = permission("update", echov1.GroupVersion.Group, "echoes/finalizers")
 	internalPermissions  = []string{finalizersPermission, permission("delete", "", "services"), permission("delete", "apps", "deployments")}
 )
 
-// ReportAfterSuite knows which specs passed, but the audit log is deleted before it runs.
+// usedPermissions is the name of the report entries with the permissions that the operators used.
+const usedPermissions = "used permissions"
+
+// ReportAfterSuite has the reports of all processes, but the audit logs are deleted before it runs.
 var _ = AfterSuite(func() {
 	if audit == "" {
 		return // The suite did not start.
 	}
-	var rejected []string
+	var rejected, used []string
 	for _, event := range auditEventsSince(0) {
 		if event.Annotations["authorization.k8s.io/decision"] != "allow" { // A request that admission rejects has the decision allow.
 			rejected = append(rejected, event.Verb+" "+event.RequestURI)
@@ -128,21 +128,32 @@ var _ = AfterSuite(func() {
 		}
 		// OLM grants the permissions for the OperatorCondition.
 		if ref := event.ObjectRef; ref != nil && event.UserAgent != directUserAgent && ref.Resource != "operatorconditions" {
-			usedPermissions = append(usedPermissions, permission(event.Verb, ref.APIGroup, strings.TrimSuffix(ref.Resource+"/"+ref.Subresource, "/")))
+			used = append(used, permission(event.Verb, ref.APIGroup, strings.TrimSuffix(ref.Resource+"/"+ref.Subresource, "/")))
 		}
 	}
 	Expect(rejected).To(BeEmpty(), "requests of the operator that config/rbac does not permit")
+	AddReportEntry(usedPermissions, strings.Join(unique(used), "\n"), ReportEntryVisibilityNever)
 })
 
 var _ = ReportAfterSuite("The operator uses exactly the permissions that config/rbac grants", func(report Report) {
+	used := slices.Clone(internalPermissions)
 	for _, spec := range report.SpecReports {
 		if spec.State != types.SpecStatePassed {
 			return // A spec that did not pass may use more permissions.
 		}
+		for _, entry := range spec.ReportEntries {
+			if entry.Name == usedPermissions {
+				used = append(used, strings.Split(entry.StringRepresentation(), "\n")...)
+			}
+		}
 	}
-	set := func(permissions []string) []string { return slices.Compact(slices.Sorted(slices.Values(permissions))) }
-	Expect(set(append(usedPermissions, internalPermissions...))).To(Equal(set(grantedPermissions)), "permissions that were used, compared with those that config/rbac grants")
+	Expect(unique(used)).To(Equal(unique(grantedPermissions)), "permissions that were used, compared with those that config/rbac grants")
 })
+
+// unique returns the permissions in order, each once.
+func unique(permissions []string) []string {
+	return slices.Compact(slices.Sorted(slices.Values(permissions)))
+}
 
 var _ = Describe("The operator's permissions", func() {
 	It("are sufficient to elect a leader and to authorize clients of the metrics", func() {

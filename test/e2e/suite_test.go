@@ -66,7 +66,7 @@ var _ = Describe("The operator", Ordered, ContinueOnFailure, func() {
 	Describe("under Pod Security", podSecurity)
 	Describe("given pods that are admitted as on OpenShift", Label("openshift"), openShift)
 	Describe("on its metrics endpoint", metrics)
-	Describe("while clients request an Echo", requests)
+	Describe("while clients request an Echo", Label("requests"), requests)
 	Describe("given a Gateway", Label("gateway"), gatewayRoutes)
 	Describe("through a Gateway", Label("gateway"), gatewayAnswers)
 	Describe("given an Echo that fails", failures)

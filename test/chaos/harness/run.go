@@ -42,8 +42,7 @@ type Options struct {
 	Runs, Seed uint64
 	// Short selects fewer and shorter scenarios.
 	Short bool
-	// Sample selects every second scenario of the suites that are not separate: the odd or the even
-	// ones. 0 selects all.
+	// Sample selects one of every sampleInterval scenarios of each suite. 0 selects all.
 	Sample uint64
 	// Workers is the number of scenarios that run at the same time.
 	Workers int
@@ -51,10 +50,13 @@ type Options struct {
 	StopAtFailure bool
 }
 
-// sample returns every second scenario. 0 selects all.
+// sampleInterval is the distance between the scenarios of a sample.
+const sampleInterval = 4
+
+// sample returns one of every sampleInterval scenarios. 0 selects all.
 func sample(scenarios []Scenario, number uint64) (chosen []Scenario) {
 	for i, scenario := range scenarios {
-		if number == 0 || (uint64(i)+number)%2 == 0 {
+		if number == 0 || (uint64(i)+number)%sampleInterval == 0 {
 			chosen = append(chosen, scenario)
 		}
 	}
@@ -89,10 +91,7 @@ func (h *Harness) Run(ctx context.Context, suites []Suite, o Options, program st
 			return nil, err
 		}
 		scenarios = slices.DeleteFunc(scenarios, func(s Scenario) bool { return !strings.Contains(s.Name, o.Scenario) })
-		if !suite.Separate {
-			scenarios = sample(scenarios, o.Sample)
-		}
-		run := &suiteRun{suite: suite, scenarios: scenarios, result: SuiteResult{Suite: suite.Name, Faults: map[string]int{}, Times: map[string]float64{}}}
+		run := &suiteRun{suite: suite, scenarios: sample(scenarios, o.Sample), result: SuiteResult{Suite: suite.Name, Faults: map[string]int{}, Times: map[string]float64{}}}
 		run.ctx, run.stop = context.WithCancel(ctx)
 		defer run.stop()
 		if suite.Serial {

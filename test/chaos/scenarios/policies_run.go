@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -16,6 +17,7 @@ import (
 	"github.com/kkloud-io/echo-operator/test/chaos/harness"
 	"github.com/kkloud-io/echo-operator/test/chaos/kinds"
 	"github.com/kkloud-io/echo-operator/test/chaos/oracle"
+	"github.com/kkloud-io/echo-operator/test/chaos/proxy"
 )
 
 const (
@@ -192,10 +194,12 @@ func (s *policyRun) checkWrites(ctx context.Context, before int) (map[string]err
 			continue
 		}
 		bound := 0
+		var pace error
 		if p.unstable || oracle.CheckReadyNow(w.Echo) != nil {
 			bound = oracle.RejectedWriteBound(observationPeriod)
+			pace = s.checkPace(p, writes[before:])
 		}
-		if err := errors.Join(oracle.CheckWritesOf(p.echo, writes[before:], bound), oracle.CheckWritesOf(p.echo, writes, oracle.PolicyWriteBound)); err != nil {
+		if err := errors.Join(pace, oracle.CheckWritesOf(p.echo, writes[before:], bound), oracle.CheckWritesOf(p.echo, writes, oracle.PolicyWriteBound)); err != nil {
 			findings[p.echo] = err
 		}
 	}
@@ -203,6 +207,13 @@ func (s *policyRun) checkWrites(ctx context.Context, before int) (map[string]err
 		findings[two] = err
 	}
 	return findings, nil
+}
+
+// checkPace checks how often the operator updated the child that the policy changes.
+func (s *policyRun) checkPace(p *appliedPolicy, writes []proxy.Write) error {
+	child := client.ObjectKey{Namespace: s.Subject, Name: kinds.ChildName(p.kind(), p.echo)}
+	updates := slices.DeleteFunc(oracle.WritesOf(writes, p.resource.Resource, child), func(w proxy.Write) bool { return w.Verb == "create" })
+	return oracle.CheckPace("updates of "+child.Name, len(oracle.Effective(updates)), observationPeriod)
 }
 
 // report records findings, by Echo.
