@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
@@ -23,7 +25,7 @@ var staleResources = [][]string{{kinds.Echoes}, {deployment.Resource.Resource}, 
 // operation, as an API server replica that lags does: of Echoes, of Deployments, or of everything.
 func staleReads(o harness.Options) (all []harness.Scenario, err error) {
 	all = append(all, harness.Scenario{Name: "delete an Echo before its status is observed", Run: deleteUnobserved})
-	for _, op := range append(operationsOnOne(), labelAndEdit) {
+	for _, op := range append(operationsOnOne(), sidecarAndEdit) {
 		for _, resources := range staleResources {
 			if op.before != nil && (!o.Short || len(resources) == 1) {
 				all = append(all, staleRead(op, resources))
@@ -33,11 +35,19 @@ func staleReads(o harness.Options) (all []harness.Scenario, err error) {
 	return all, nil
 }
 
-// labelAndEdit is an edit after which the Deployment also has a label of an external writer.
-var labelAndEdit = operation{name: "edit after an external writer added a label", before: &echov1.EchoSpec{Message: "m"},
+// sidecarAndEdit is an edit after which the Deployment also has a label and a container of an external
+// writer. The container is like the server's, and at its index: a patch for an earlier version of the
+// Deployment would apply to it.
+var sidecarAndEdit = operation{name: "edit after an external writer added a label and a container", before: &echov1.EchoSpec{Message: "m"},
 	run: func(ctx context.Context, e *harness.Environment) error {
 		if err := e.OnChild(ctx, one, deployment, func(ctx context.Context, child client.Object) error {
-			return e.Update(ctx, child, func() { child.GetLabels()["team"] = "blue" })
+			return e.Update(ctx, child, func() {
+				child.GetLabels()["team"] = "blue"
+				pod := &child.(*appsv1.Deployment).Spec.Template.Spec
+				sidecar := pod.Containers[0].DeepCopy()
+				sidecar.Name, sidecar.Args = "sidecar", []string{"-text=of another owner"}
+				pod.Containers = append([]corev1.Container{*sidecar}, pod.Containers...)
+			})
 		}); err != nil {
 			return err
 		}
