@@ -132,7 +132,7 @@ var _ = AfterSuite(func() {
 		}
 	}
 	Expect(rejected).To(BeEmpty(), "requests of the operator that config/rbac does not permit")
-	AddReportEntry(usedPermissions, strings.Join(unique(used), "\n"), ReportEntryVisibilityNever)
+	AddReportEntry(usedPermissions, strings.Join(distinct(used), "\n"), ReportEntryVisibilityNever)
 })
 
 var _ = ReportAfterSuite("The operator uses exactly the permissions that config/rbac grants", func(report Report) {
@@ -147,11 +147,11 @@ var _ = ReportAfterSuite("The operator uses exactly the permissions that config/
 			}
 		}
 	}
-	Expect(unique(used)).To(Equal(unique(grantedPermissions)), "permissions that were used, compared with those that config/rbac grants")
+	Expect(distinct(used)).To(Equal(distinct(grantedPermissions)), "permissions that were used, compared with those that config/rbac grants")
 })
 
-// unique returns the permissions in order, each once.
-func unique(permissions []string) []string {
+// distinct returns the permissions in order, each once.
+func distinct(permissions []string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(permissions)))
 }
 
