@@ -158,13 +158,7 @@ func requireLocalCluster(reason string) {
 // stopOperator stops the operator, and OLM until the end of the spec.
 func stopOperator() {
 	GinkgoHelper()
-	// OLM would scale the operator up again.
-	kubectl("-n", "olm", "scale", "deployment/olm-operator", "--replicas=0")
-	DeferCleanup(func() {
-		kubectl("-n", "olm", "scale", "deployment/olm-operator", "--replicas=1")
-		kubectl("-n", "olm", "rollout", "status", "deployment/olm-operator", "--timeout=60s")
-	})
-	kubectl("-n", "olm", "wait", "--for=delete", "pod", "-l", "app=olm-operator", "--timeout=60s")
+	cluster.StopOLM()
 	kubectl("-n", operatorNamespace, "scale", operatorDeployment, "--replicas=0")
 	kubectl("-n", operatorNamespace, "wait", "--for=delete", "pod", "-l", "control-plane=controller-manager", "--timeout=60s")
 }

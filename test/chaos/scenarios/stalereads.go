@@ -3,11 +3,11 @@ package scenarios
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
@@ -46,7 +46,7 @@ var sidecarAndEdit = operation{name: "edit after an external writer added a labe
 				pod := &child.(*appsv1.Deployment).Spec.Template.Spec
 				sidecar := pod.Containers[0].DeepCopy()
 				sidecar.Name, sidecar.Args = "sidecar", []string{"-text=of another owner"}
-				pod.Containers = append([]corev1.Container{*sidecar}, pod.Containers...)
+				pod.Containers = slices.Insert(pod.Containers, 0, *sidecar)
 			})
 		}); err != nil {
 			return err

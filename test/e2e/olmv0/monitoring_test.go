@@ -104,7 +104,7 @@ var _ = Describe("Prometheus", Label("monitoring"), Ordered, func() {
 	})
 
 	It("fires EchoOperatorReconcileErrors until the operator has its write permissions again", func() {
-		stopOLM()
+		StopOLM()
 		role, rules := writerRole()
 		setRules(role, slices.DeleteFunc(slices.Clone(rules), func(rule rbacv1.PolicyRule) bool {
 			return slices.Contains(rule.Resources, "deployments") || slices.Contains(rule.Resources, "echoes/status")
@@ -120,7 +120,7 @@ var _ = Describe("Prometheus", Label("monitoring"), Ordered, func() {
 	})
 
 	It("fires EchoOperatorAbsent while the operator is not running", func() {
-		stopOLM()
+		StopOLM()
 		Kubectl("-n", operatorNamespace, "scale", operator, "--replicas=0")
 		Eventually(firing, 25*minute).Should(ConsistOf("EchoOperatorAbsent"))
 		recordAlerts("operator not running")
@@ -161,17 +161,6 @@ func verifierJobs() []byte {
 		map[string]string{"namespace": load, "echo": "verified", "node": "local-cluster"})
 	Expect(err).NotTo(HaveOccurred())
 	return jobs
-}
-
-// stopOLM stops OLM until the spec ends: OLM would revert the changes to the operator.
-func stopOLM() {
-	GinkgoHelper()
-	Kubectl("-n", "olm", "scale", "deployment/olm-operator", "--replicas=0")
-	DeferCleanup(func() {
-		Kubectl("-n", "olm", "scale", "deployment/olm-operator", "--replicas=1")
-		Kubectl("-n", "olm", "rollout", "status", "deployment/olm-operator", "--timeout=60s")
-	})
-	Kubectl("-n", "olm", "wait", "--for=delete", "pod", "-l", "app=olm-operator", "--timeout=60s")
 }
 
 // writerRole returns the ClusterRole with the permissions to write children.

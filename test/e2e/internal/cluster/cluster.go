@@ -65,6 +65,17 @@ func NewNamespace(name string) {
 	ginkgo.DeferCleanup(func() { Kubectl("delete", "namespace", name, "--wait=false") })
 }
 
+// StopOLM stops OLM until the spec ends: OLM would revert the changes to the operator.
+func StopOLM() {
+	ginkgo.GinkgoHelper()
+	Kubectl("-n", "olm", "scale", "deployment/olm-operator", "--replicas=0")
+	ginkgo.DeferCleanup(func() {
+		Kubectl("-n", "olm", "scale", "deployment/olm-operator", "--replicas=1")
+		Kubectl("-n", "olm", "rollout", "status", "deployment/olm-operator", "--timeout=60s")
+	})
+	Kubectl("-n", "olm", "wait", "--for=delete", "pod", "-l", "app=olm-operator", "--timeout=60s")
+}
+
 // WaitReady waits until the Echo is ready.
 func WaitReady(namespace, echo string) {
 	ginkgo.GinkgoHelper()
