@@ -14,17 +14,34 @@ COPY tools/http-echo.mod go.mod
 COPY tools/http-echo.sum go.sum
 RUN ["/usr/local/go/bin/go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", "/src/http-echo", "tool"]
 
-# The default server of an Echo.
-FROM scratch AS http-echo
-LABEL org.opencontainers.image.title="http-echo" \
-      org.opencontainers.image.description="HashiCorp's http-echo, built from its Go module" \
-      org.opencontainers.image.version=1.0.0 \
-      org.opencontainers.image.source=https://github.com/hashicorp/http-echo \
-      org.opencontainers.image.vendor=kkloud \
-      org.opencontainers.image.licenses=MPL-2.0
-COPY --from=build-http-echo /src/http-echo /http-echo
+# It copies the licenses of the modules, too.
+RUN ["/usr/local/go/bin/go", "mod", "vendor"]
+
+# The labels are those of OCI images, and those that the checks of a certification ask for.
+FROM scratch AS labeled
+LABEL org.opencontainers.image.vendor=kkloud vendor=kkloud \
+      maintainer="Echo operator maintainers" \
+      release=1
 USER 65532:65532
+
+# The default server of an Echo. Its digest stays the same from release to release.
+FROM labeled AS http-echo
+LABEL org.opencontainers.image.title="http-echo" name="http-echo" summary="http-echo" \
+      org.opencontainers.image.description="HashiCorp's http-echo, built from its Go module" \
+      description="HashiCorp's http-echo, built from its Go module" \
+      org.opencontainers.image.version=1.0.0 version=1.0.0 \
+      org.opencontainers.image.source=https://github.com/hashicorp/http-echo \
+      org.opencontainers.image.licenses=MPL-2.0
+COPY --from=build-http-echo /src/vendor/github.com/hashicorp/http-echo/LICENSE /licenses/LICENSE
+COPY --from=build-http-echo /src/http-echo /http-echo
 ENTRYPOINT ["/http-echo"]
+
+FROM labeled AS own
+ARG VERSION
+LABEL org.opencontainers.image.version=$VERSION version=$VERSION \
+      org.opencontainers.image.source=https://github.com/kkloud-io/echo-operator \
+      org.opencontainers.image.licenses=Apache-2.0
+COPY LICENSE /licenses/LICENSE
 
 FROM build AS source
 COPY go.mod go.sum ./
@@ -39,33 +56,23 @@ RUN ["/usr/local/go/bin/go", "build", "-trimpath", "-buildvcs=false", "-ldflags=
 RUN ["/usr/local/go/bin/go", "build", "-modfile=tools/operator-sdk.mod", "-tags=containers_image_openpgp", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", \
      "-o", "/src/scorecard-test", "github.com/operator-framework/operator-sdk/images/scorecard-test"]
 
-FROM scratch AS scorecard
-ARG VERSION
-LABEL org.opencontainers.image.title="Echo Operator scorecard" \
+FROM own AS scorecard
+LABEL org.opencontainers.image.title="Echo Operator scorecard" name="echo-operator-scorecard" summary="Echo Operator scorecard" \
       org.opencontainers.image.description="Tests the Echo operator and its bundle for operator-sdk scorecard" \
-      org.opencontainers.image.version=$VERSION \
-      org.opencontainers.image.source=https://github.com/kkloud-io/echo-operator \
-      org.opencontainers.image.vendor=kkloud \
-      org.opencontainers.image.licenses=Apache-2.0
+      description="Tests the Echo operator and its bundle for operator-sdk scorecard"
 COPY --from=build-scorecard /src/scorecard /src/scorecard-test /
 ENV PATH=/
-USER 65532:65532
 ENTRYPOINT ["/scorecard"]
 
 FROM source AS build-verifier
 RUN ["/usr/local/go/bin/go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", "/src/verifier", "./cmd/verifier"]
 
 # The verifier of an Echo (--target verifier).
-FROM scratch AS verifier
-ARG VERSION
-LABEL org.opencontainers.image.title="Echo Operator verifier" \
+FROM own AS verifier
+LABEL org.opencontainers.image.title="Echo Operator verifier" name="echo-operator-verifier" summary="Echo Operator verifier" \
       org.opencontainers.image.description="Requests the answer of an Echo and compares it with the declared one" \
-      org.opencontainers.image.version=$VERSION \
-      org.opencontainers.image.source=https://github.com/kkloud-io/echo-operator \
-      org.opencontainers.image.vendor=kkloud \
-      org.opencontainers.image.licenses=Apache-2.0
+      description="Requests the answer of an Echo and compares it with the declared one"
 COPY --from=build-verifier /src/verifier /verifier
-USER 65532:65532
 ENTRYPOINT ["/verifier"]
 
 FROM source AS build-manager
@@ -74,14 +81,9 @@ ARG VERSION
 ENV GOFLAGS="'-ldflags=-s -w -X main.version=$VERSION'"
 RUN ["/usr/local/go/bin/go", "build", "-trimpath", "-buildvcs=false", "-o", "/src/manager", "./cmd"]
 
-FROM scratch AS manager
-ARG VERSION
-LABEL org.opencontainers.image.title="Echo Operator" \
+FROM own AS manager
+LABEL org.opencontainers.image.title="Echo Operator" name="echo-operator" summary="Echo Operator" \
       org.opencontainers.image.description="Keeps an HTTP endpoint for each Echo that answers with its message" \
-      org.opencontainers.image.version=$VERSION \
-      org.opencontainers.image.source=https://github.com/kkloud-io/echo-operator \
-      org.opencontainers.image.vendor=kkloud \
-      org.opencontainers.image.licenses=Apache-2.0
+      description="Keeps an HTTP endpoint for each Echo that answers with its message"
 COPY --from=build-manager /src/manager /manager
-USER 65532:65532
 ENTRYPOINT ["/manager"]

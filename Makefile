@@ -1,22 +1,24 @@
 # The version to build and package. config/ and bundle/ name it, too: `make verify` compares them.
-VERSION ?= 0.4.0
+VERSION ?= 0.5.0
 # The day of the release. It is the bundle's createdAt, so that the same tree always gives the same bundle.
-RELEASE_DATE ?= 2026-11-21T00:00:00Z
+RELEASE_DATE ?= 2026-11-24T00:00:00Z
 
 # The files of this repository name the images at PUBLISHED. Set IMAGE_TAG_BASE to use your own registry.
 PUBLISHED := ghcr.io/kkloud-io/echo-operator
 IMAGE_TAG_BASE ?= $(PUBLISHED)
 IMG ?= $(IMAGE_TAG_BASE):v$(VERSION)
-HTTP_ECHO_IMG ?= $(IMAGE_TAG_BASE)-http-echo:$(HTTP_ECHO_VERSION)
+HTTP_ECHO_IMG ?= $(IMAGE_TAG_BASE)-http-echo:v$(VERSION)
 VERIFIER_IMG ?= $(IMAGE_TAG_BASE)-verifier:v$(VERSION)
 BUNDLE_IMG ?= $(IMAGE_TAG_BASE)-bundle:v$(VERSION)
-CATALOG_IMG ?= $(IMAGE_TAG_BASE)-catalog:v$(VERSION)
+# The tag of the catalog moves: clusters poll it.
+CATALOG_TAG := v$(firstword $(subst ., ,$(VERSION)))
+CATALOG_IMG ?= $(IMAGE_TAG_BASE)-catalog:$(CATALOG_TAG)
 SCORECARD_IMG ?= $(IMAGE_TAG_BASE)-scorecard:v$(VERSION)
 export PROBER_IMG ?= $(IMAGE_TAG_BASE)-prober:test
 
 PLATFORMS ?= linux/amd64,linux/arm64
-CHANNELS ?= candidate-v0,fast-v0,stable-v0
-DEFAULT_CHANNEL ?= stable-v0
+CHANNELS ?= candidate-v0,fast-v0
+DEFAULT_CHANNEL ?= fast-v0
 
 # Use the same Go everywhere: the digest of an image depends on it.
 export GOTOOLCHAIN ?= $(shell awk '$$1 == "toolchain" {print $$2}' go.mod)
@@ -95,10 +97,10 @@ lint: bin/golangci-lint bin/actionlint lint-words ## Lint the Go code, the workf
 lint-fix: LINT_FLAGS = --fix
 lint-fix: lint ## Lint, and fix what the linters can fix.
 
-# The word list covers code, manifests and scripts; not the documents, nor generated files.
-WORDS := *.go *.yaml *.yml *.sh *.toml *dashboard.json *.mk *Makefile *Dockerfile .ci/* :!bundle :!catalog/echo-operator :!config/crd/bases :!hack/vale
+# The word list covers code, manifests, scripts and documents, but no generated manifests.
+WORDS := *.md *.go *.yaml *.yml *.sh *.toml *dashboard.json *.mk *Makefile *Dockerfile .ci/* :!bundle :!catalog/echo-operator :!config/crd/bases :!hack/vale
 .PHONY: lint-words
-lint-words: bin/vale ## Check the words of code, manifests and scripts by the list in hack/vale; WORDS='test/*.go' checks one folder.
+lint-words: bin/vale ## Check the words of code, manifests, scripts and documents by the list in hack/vale; WORDS='test/*.go' checks one folder.
 	git ls-files $(WORDS:%='%') | xargs vale --output=line
 
 # The layers of `make test`. While those of the second line run, make builds what the third line needs.
@@ -178,19 +180,17 @@ bundle: manifests generate bin/operator-sdk bin/kustomize ## Generate the bundle
 
 .PHONY: bundle-build
 bundle-build: package ## Build the image of the bundle.
-	@echo "Building image $(BUNDLE_IMG) ..."
-	@$(build_data) -f bin/package/bundle.Dockerfile -t $(BUNDLE_IMG) bin/package >/dev/null
+	$(call build_index,$(BUNDLE_IMG),$(IMAGE_PLATFORMS),$(RELEASE_TIME),-f bin/package/bundle.Dockerfile bin/package)
 
 .PHONY: bundle-push
 bundle-push: ## Push the image of the bundle.
-	$(call push,$(BUNDLE_IMG),data)
+	$(call push,$(BUNDLE_IMG),image)
 
 .PHONY: catalog-build
 catalog-build: package bin/opm ## Build the image of a catalog that offers only the version of this tree.
-	@echo "Building image $(CATALOG_IMG) ..."
 	@go -C hack run ./catalog build $(BUNDLE_IMG)
-	@$(build_data) -f catalog/Dockerfile -t $(CATALOG_IMG) bin/package >/dev/null
+	$(call build_index,$(CATALOG_IMG),$(IMAGE_PLATFORMS),$(RELEASE_TIME),-f catalog/Dockerfile bin/package)
 
 .PHONY: catalog-push
 catalog-push: ## Push the image of the catalog.
-	$(call push,$(CATALOG_IMG),data)
+	$(call push,$(CATALOG_IMG),image)

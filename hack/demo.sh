@@ -115,6 +115,7 @@ Done in $SECONDS s. The operator is still running, and the namespace $namespace 
 Remove the operator:
 
   kubectl delete -k $olm && kubectl delete -f $olm/catalogsource.yaml
+  kubectl delete clusterroles -l app.kubernetes.io/name=echo-operator,olm.managed=true
   kubectl delete crd echoes.kkloud.io                  # deletes every Echo, too
 
 END

@@ -11,7 +11,7 @@ base=ghcr.io/kkloud-io/echo-operator
 
 # build <directory> clones into the directory, builds, and prints one checksum line per artifact.
 build() {
-	local dir=$1 tool="buildah --root $1/bin/images --runroot $1/bin/images/run" name push
+	local dir=$1 tool="buildah --root $1/bin/images --runroot $1/bin/images/run" name
 	git clone -q "$here" "$dir"
 	mkdir "$dir/bin"
 	# Reuse the tools of this clone: make considers them current if they are newer than tools/*.mod.
@@ -26,10 +26,8 @@ build() {
 		echo "$name/ $(cd "$dir/$name" && find . -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum | cut -c1-64)"
 	done
 	for name in "" -http-echo -verifier -scorecard -bundle -catalog; do
-		push="manifest push --all"
-		[[ $name == -bundle || $name == -catalog ]] && push=push
-		# shellcheck disable=SC2086 # $tool and $push contain several words
-		$tool $push -q --digestfile "$dir/digest" "$($tool images --format '{{.Name}}:{{.Tag}}' | grep "^$base$name:")" "oci:$dir/oci" >&2
+		# shellcheck disable=SC2086 # $tool contains several words
+		$tool manifest push --all -q --digestfile "$dir/digest" "$($tool images --format '{{.Name}}:{{.Tag}}' | grep "^$base$name:")" "oci:$dir/oci" >&2
 		echo "image${name} $(cut -d: -f2 "$dir/digest")"
 	done
 }

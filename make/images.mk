@@ -42,18 +42,18 @@ HOST_GO = --build-arg GO_IMAGE=scratch --volume /tmp:/tmp \
 	--volume $$(go env GOROOT):/usr/local/go:ro --volume $$(go env GOMODCACHE):/go/pkg/mod \
 	--volume $$(go env GOCACHE):/go/cache --volume /etc/ssl/certs:/etc/ssl/certs:ro
 
-# $(call build_image,<name>,<target of the Dockerfile>,<platforms>,<time>) builds the platforms
-# in order, because the order in the index is part of its digest.
-define build_image
-@echo "Building image $(1) for $(3) ..."
+# $(call build_index,<name>,<platforms>,<time>,<arguments>) builds the platforms in order, because the order in the
+# index is part of its digest.
+define build_index
+@echo "Building image $(1) for $(2) ..."
 @$(CONTAINER_TOOL) manifest rm $(1) >/dev/null 2>&1 || $(CONTAINER_TOOL) rmi --force $(1) >/dev/null 2>&1 || true
 @$(CONTAINER_TOOL) manifest create $(1) >/dev/null
-@for platform in $(subst $(comma), ,$(3)); do \
-	image=$$($(CONTAINER_TOOL) build -q --target $(2) --platform $$platform --timestamp $(4) $(HOST_GO) --build-arg VERSION=$(VERSION) .); \
+@for platform in $(subst $(comma), ,$(2)); do \
+	image=$$($(CONTAINER_TOOL) build -q --platform $$platform --timestamp $(3) $(4)); \
 	$(CONTAINER_TOOL) manifest add $(1) $$image >/dev/null; \
 done
 endef
-# build_data builds an image that contains only data, for one platform.
+# build_data builds an image of the tests that contains only data, for this platform.
 build_data = $(CONTAINER_TOOL) build -q --timestamp $(RELEASE_TIME)
 # The manifests always name the digest of http-echo, which is that of the index of all platforms.
 HTTP_ECHO_PLATFORMS = $(PLATFORMS)
@@ -62,12 +62,15 @@ push_image = $(CONTAINER_TOOL) manifest push -q --all $(3) $(1) docker://$(2)
 push_data = $(CONTAINER_TOOL) push -q $(3) $(1) docker://$(2)
 else
 # An engine stores images of one platform only, so buildx pushes an image of several platforms at once.
-build_image = docker buildx build $(if $(findstring $(comma),$(3)),--push,--load) --platform $(3) --target $(2) --build-arg VERSION=$(VERSION) -t $(1) .
+build_index = docker buildx build $(if $(findstring $(comma),$(2)),--push,--load) --platform $(2) -t $(1) $(4)
 build_data = $(CONTAINER_TOOL) build -q
 push_image = $(CONTAINER_TOOL) push $(3) $(1)
 push_data = $(push_image)
 HTTP_ECHO_PLATFORMS = $(IMAGE_PLATFORMS)
 endif
+
+# $(call build_image,<name>,<target of the Dockerfile>,<platforms>,<time>)
+build_image = $(call build_index,$(1),$(3),$(4),--target $(2) $(HOST_GO) --build-arg VERSION=$(VERSION) .)
 
 # If the manifests name a digest, the image needs every platform; otherwise that of this machine is enough.
 IMAGE_PLATFORMS := $(if $(shell grep '$(PUBLISHED)@' config/manager/manager.yaml),$(PLATFORMS),linux/$(shell go env GOARCH))

@@ -3,10 +3,10 @@
 # $(call override,<published name>,<tag>,<image>) is a replacement for kustomize, if the image is another one.
 override = $(if $(filter-out $(1):$(2),$(3)),$(1)=$(3))
 IMAGE_OVERRIDES := $(strip $(call override,$(PUBLISHED),v$(VERSION),$(IMG)) \
-	$(call override,$(PUBLISHED)-http-echo,$(HTTP_ECHO_VERSION),$(HTTP_ECHO_IMG)) \
+	$(call override,$(PUBLISHED)-http-echo,v$(VERSION),$(HTTP_ECHO_IMG)) \
 	$(call override,$(PUBLISHED)-verifier,v$(VERSION),$(VERIFIER_IMG)) \
 	$(call override,$(PUBLISHED)-scorecard,v$(VERSION),$(SCORECARD_IMG)) \
-	$(call override,$(PUBLISHED)-catalog,v$(VERSION),$(CATALOG_IMG)))
+	$(call override,$(PUBLISHED)-catalog,$(CATALOG_TAG),$(CATALOG_IMG)))
 
 # $(call overlay,<name>,<resource>) writes bin/overlays/<name>: config/<name>, or the resource, with those replacements.
 overlay = @rm -rf bin/overlays/$(1); mkdir -p bin/overlays/$(1); cd bin/overlays/$(1); \
@@ -14,7 +14,7 @@ overlay = @rm -rf bin/overlays/$(1); mkdir -p bin/overlays/$(1); cd bin/overlays
 	$(if $(IMAGE_OVERRIDES),kustomize edit set image $(IMAGE_OVERRIDES))
 
 # $(call generate_bundle,<directory>) writes the bundle and bundle.Dockerfile into a directory that contains PROJECT.
-# The SDK takes the related images from the environment of the operator: the operator's own and the scorecard's are added.
+# The SDK takes the related images from the environment of the operator: the operator's own is added.
 define generate_bundle
 $(call overlay,manifests)
 rm -rf $(1)/bundle
@@ -22,9 +22,8 @@ kustomize build bin/overlays/manifests | (cd $(1); operator-sdk generate bundle 
 	--version $(VERSION) --channels $(CHANNELS) --default-channel $(DEFAULT_CHANNEL))
 @csv=$$(echo $(1)/bundle/manifests/*.clusterserviceversion.yaml); \
 manager=$$(sed -n 's/^ *containerImage: //p' $$csv); \
-scorecard=$$(sed -n 's/^.*image: //p' $(1)/bundle/tests/scorecard/config.yaml | sort -u); \
 sed -i -e 's/createdAt: .*/createdAt: "$(RELEASE_DATE)"/' \
-	-e "s|^  relatedImages:|&\n  - image: $$manager\n    name: manager\n  - image: $$scorecard\n    name: scorecard|" $$csv
+	-e "s|^  relatedImages:|&\n  - image: $$manager\n    name: manager|" $$csv
 operator-sdk bundle validate $(1)/bundle
 endef
 

@@ -19,13 +19,21 @@ define pin_image
 endef
 
 .PHONY: catalog
-catalog: bin/opm ## Render the published catalog from its template and the released bundles.
+catalog: bin/opm ## Render the catalog of the published releases.
 	go -C hack run ./catalog render
 
+.PHONY: catalog-image
+catalog-image: # Build the image of the published catalog, for hack/release/publish-catalog.sh.
+	$(call build_index,$(CATALOG_IMG),$(PLATFORMS),0,-f catalog/Dockerfile catalog)
+
+.PHONY: rehearse-release
+rehearse-release: local-only cluster bin/opm bin/operator-sdk bin/kustomize bin/controller-gen ## Rehearse the release candidate, the release and the next release of VERSION on the local cluster and its registry.
+	CONTAINER_TOOL="$(CONTAINER_TOOL)" hack/release/rehearse.sh $(VERSION)
+
 .PHONY: releases
-releases: local-only cluster ## Build the images of every release from its commit, and push them into the local cluster.
+releases: local-only cluster ## Build the images of every release, and of the versions in test/catalog, and push them into the local cluster.
 	CONTAINER_TOOL="$(CONTAINER_TOOL)" hack/catalog/releases.sh
 
 .PHONY: operatorhub
-operatorhub: ## Write and check the content of a pull request to OperatorHub for this version.
-	go -C hack run ./operatorhub -root $(CURDIR) $(BIN)/operatorhub
+operatorhub: ## Write and check the pull requests to both hubs, for the bundle in BUNDLE=<tarball of a release>, or for RELEASE=<version>.
+	go -C hack run ./operatorhub -root $(CURDIR) $(if $(BUNDLE),-bundle $(abspath $(BUNDLE))) $(if $(RELEASE),-release $(RELEASE)) $(BIN)/operatorhub

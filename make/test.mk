@@ -95,15 +95,18 @@ monitoring-check: bin/promtool ## Test when each alert fires, that each has a ru
 	go -C test test -count=1 ./manifests/monitoring
 
 .PHONY: bundle-check
-bundle-check: bin/operator-sdk bin/opm ## Validate bundle and catalog; warnings count as errors.
-	go -C hack test -count=1 ./operatorhub
+bundle-check: bin/operator-sdk bin/opm package ## Validate the bundle, and the catalog after its release; warnings count as errors.
+	go -C hack test -count=1 ./catalog ./operatorhub
 	go -C test test -count=1 ./manifests/bundle
+	go -C hack run ./catalog test-catalogs
+	opm validate bin/catalogs/next
 
 .PHONY: bundle-check-old
-bundle-check-old: bin/validate-bundle-1.36 bin/opm-1.45 ## Validate bundle and catalog with the older tools of the OperatorHub pipeline.
+bundle-check-old: bin/validate-bundle-1.36 bin/opm-1.45 bin/opm package ## Validate bundle and catalog with the older tools of the OperatorHub pipeline.
 	go -C hack vet -modfile=../tools/operator-sdk-1.36.mod ./validate-bundle
 	validate-bundle-1.36 bundle
-	opm-1.45 validate catalog/echo-operator
+	go -C hack run ./catalog test-catalogs
+	opm-1.45 validate bin/catalogs/next
 	@echo "The older tools accept bundle and catalog."
 
 .PHONY: reproducible
@@ -127,19 +130,21 @@ E2E := go -C test test -tags e2e -count=1 -v
 
 # Upgrades are tested with the images of every release, on the local cluster only.
 .PHONY: e2e-olm
-e2e-olm: ## Test every upgrade edge in both OLMs, and every check of the package; half an hour.
+e2e-olm: ## Test every upgrade edge in both OLMs, and every check of the package; two hours.
 	@for target in e2e-olm-v0 e2e-olm-v1 multiarch-check bundle-check-old; do \
 		$(MAKE) --no-print-directory $$target; \
 	done # In this order: multiarch-check builds the images again, for every platform.
 	@$(MAKE) --no-print-directory reproducible COLD=1
 
 # `make test` runs one of these, each a target with the labels of its specs. The nightly workflow runs all of them.
-E2E_SAMPLES := e2e-olm-v0:upgrade e2e-olm-v0:step-through e2e-olm-v0:monitoring e2e-olm-v1:step-through||!every-edge e2e-olm-v0:modes reproducible \
+E2E_SAMPLES := e2e-olm-v0:upgrade e2e-olm-v0:step-through e2e-olm-v0:monitoring e2e-olm-v1:step-through||!every-edge e2e-olm-v0:modes||installer reproducible \
 	e2e-gateway e2e-verify:breakage test-e2e:requests
 E2E_SAMPLE ?= $(shell echo $$(($(COMMIT_NUMBER) % $(words $(E2E_SAMPLES)) + 1)))
 SAMPLED_TARGET = $(subst :, ,$(word $(E2E_SAMPLE),$(E2E_SAMPLES)))
 .PHONY: e2e-short
 e2e-short: export SKIP = scorecard
+# Only these specs upgrade from more than the newest release.
+e2e-short: export NEWEST = $(if $(findstring step-through,$(SAMPLED_TARGET)),,true)
 e2e-short: ## Test what is not slow in test-e2e, and a ninth of the rest, e2e-olm, e2e-gateway and e2e-verify; the commit selects it.
 	@$(MAKE) --no-print-directory test-e2e LABELS='!slow'
 	@echo "Commit $(COMMIT) selects: make $(firstword $(SAMPLED_TARGET)) LABELS='$(word 2,$(SAMPLED_TARGET))'"
@@ -147,10 +152,10 @@ e2e-short: ## Test what is not slow in test-e2e, and a ninth of the rest, e2e-ol
 
 LABELS ?=
 .PHONY: e2e-olm-v0 e2e-olm-v1 test-catalogs
-e2e-olm-v0: test-catalogs ## Test upgrades, install modes and a mirror with OLM v0.
-	$(E2E) -timeout 40m ./e2e/olmv0 -ginkgo.v -ginkgo.label-filter='$(LABELS)'
+e2e-olm-v0: test-catalogs build-installer ## Test upgrades, install modes, a mirror, and an installation without OLM.
+	$(E2E) -timeout 90m ./e2e/olmv0 -ginkgo.v -ginkgo.timeout 90m -ginkgo.label-filter='$(LABELS)'
 e2e-olm-v1: cluster-olm-v1 test-catalogs ## Test installation, upgrades and removal with OLM v1.
-	CATALOG_IMG=$(PUBLISHED)-catalog:published $(E2E) -timeout 40m ./e2e/olmv1 -ginkgo.v -ginkgo.label-filter='$(LABELS)'
+	CATALOG_IMG=$(PUBLISHED)-catalog:next $(E2E) -timeout 40m ./e2e/olmv1 -ginkgo.v -ginkgo.label-filter='$(LABELS)'
 test-catalogs: local-only cluster images push prober prometheus releases # Push the catalogs that those tests install from.
 	CONTAINER_TOOL="$(CONTAINER_TOOL)" OPM_VERSION=$(OPM_VERSION) hack/catalog/test-catalogs.sh
 

@@ -1,7 +1,7 @@
 // Command catalog writes the file-based catalogs of this repository. Run it with
 // `go -C hack run ./catalog <command>`:
 //
-//	render               write the published catalog and docs/upgrade-graph.md
+//	render               write the catalog of the published releases
 //	build <bundle image> write the catalog that contains only this tree's bundle to bin/package
 //	test-catalogs        write the catalogs and bundles for the upgrade tests to bin/catalogs
 //	releases             print version and commit of each release, oldest first
@@ -33,17 +33,17 @@ func run(ctx context.Context, args []string) error {
 	if len(args) == 2 && args[0] == "build" {
 		return build(ctx, args[1])
 	}
-	released, err := releases.Load()
-	if err != nil {
-		return err
-	}
 	switch command := strings.Join(args, " "); command {
 	case "render":
-		return render(ctx, released)
+		return render(ctx)
 	case "test-catalogs":
-		return writeTestCatalogs(ctx, released)
+		return writeTestCatalogs(ctx)
 	case "releases":
-		for _, release := range released {
+		list, err := releases.Load()
+		if err != nil {
+			return err
+		}
+		for _, release := range list {
 			fmt.Println(release.Version, release.Commit)
 		}
 		return nil

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds the images of every release from its commit and pushes them to the local cluster's registry,
-# except the images that SKIP names. `make releases` calls this script.
+# except the images that SKIP names. With NEWEST=true, only the newest release gets more than its bundle. `make releases`
+# calls this script.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -16,6 +17,7 @@ push() {
 }
 
 releases=$(go -C hack run ./catalog releases)
+newest=$(tail -1 <<<"$releases" | cut -d' ' -f1)
 while read -r version commit; do
 	tree=bin/releases/$version
 	if [ "$(cat "$tree/commit" 2>/dev/null)" != "$commit" ]; then
@@ -29,6 +31,9 @@ while read -r version commit; do
 		if ! grep -q "^$image-build:" "$tree/Makefile" || [[ " ${SKIP:-} " == *" $image "* ]]; then
 			continue
 		fi
+		if [ "${NEWEST:-}" = true ] && [ "$version" != "$newest" ] && [ "$image" != bundle ]; then
+			continue
+		fi
 		if [ ! -e "$tree/built-$image" ]; then
 			echo "Building $image of version $version from commit $commit ..."
 			env -u MAKEFLAGS -u MAKEOVERRIDES -u GOTOOLCHAIN make --no-print-directory -C "$tree" "$image-build" CONTAINER_TOOL="$CONTAINER_TOOL"
@@ -36,7 +41,10 @@ while read -r version commit; do
 		fi
 		case $image in
 		docker) push "$published:v$version" ;;
-		http-echo) push "$published-http-echo:1.0.0" ;;
+		# Before 0.5.0, the tag was the version of http-echo.
+		http-echo)
+			case $version in 0.[1-4].*) push "$published-http-echo:1.0.0" ;; *) push "$published-http-echo:v$version" ;; esac
+			;;
 		*) push "$published-$image:v$version" ;;
 		esac
 	done

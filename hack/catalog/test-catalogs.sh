@@ -16,22 +16,25 @@ image() {
 	echo "Pushed $name"
 }
 
-# The published catalog must equal the one that opm renders from the template and the bundles in the registry.
+go -C hack run ./catalog test-catalogs
+
+# opm has to render the same catalog from the bundles in the registry.
 mkdir -p bin/home/.config/containers
 printf '[[registry]]\nprefix = "ghcr.io"\nlocation = "%s"\ninsecure = true\n' "$registry" >bin/home/.config/containers/registries.conf
-HOME=$PWD/bin/home opm alpha render-template basic catalog/template.yaml --use-http --migrate-level bundle-object-to-csv-metadata -o yaml |
-	diff - catalog/echo-operator/catalog.yaml || {
-	echo "opm renders another catalog from catalog/template.yaml than catalog/echo-operator/catalog.yaml" >&2
+opm alpha convert-template basic bin/catalogs/next/echo-operator/catalog.yaml -o yaml >bin/catalogs/template.yaml
+HOME=$PWD/bin/home opm alpha render-template basic bin/catalogs/template.yaml --use-http --migrate-level bundle-object-to-csv-metadata -o yaml |
+	diff - bin/catalogs/next/echo-operator/catalog.yaml || {
+	echo "opm renders another catalog from the bundles in the registry than bin/catalogs/next" >&2
 	exit 1
 }
 
-go -C hack run ./catalog test-catalogs
-for dir in bin/catalogs/*; do
+for dir in bin/catalogs/*/; do
+	dir=${dir%/}
 	if [ -d "$dir/bundle" ]; then
 		image "$base-bundle:v${dir##*/}" "$dir" -f bin/package/bundle.Dockerfile
 	else
 		image "$base-catalog:${dir##*/}" "$dir" -f catalog/Dockerfile
 	fi
 done
-image "$base-catalog:served" bin/catalogs/published -f catalog/serve.Dockerfile --tls-verify=false \
+image "$base-catalog:served" bin/catalogs/next -f catalog/serve.Dockerfile --tls-verify=false \
 	--build-arg "OPM_IMAGE=$registry/operator-framework/opm:$OPM_VERSION"

@@ -1,6 +1,11 @@
-// Command operatorhub writes the directory for a pull request to
-// k8s-operatorhub/community-operators and checks it against the rules of that repository's
-// pipeline: operatorhub [-all] <directory>.
+// Command operatorhub writes the content of a pull request to each of two hubs, and checks it against the rules of their
+// pipelines:
+//
+//	community-operators       the source of OperatorHub.io
+//	community-operators-prod  the source of OpenShift's community catalog
+//
+// Usage: operatorhub [-root <repository>] -bundle <directory or tarball> <output directory>. The bundle is that of a
+// release: all of its images have digests. Run it with `make operatorhub BUNDLE=<tarball>`, or RELEASE=<version>.
 package main
 
 import (
@@ -9,68 +14,114 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/kkloud-io/echo-operator/hack/catalog/releases"
 )
 
 func main() {
-	all := flag.Bool("all", false, "write every release instead of the version of this tree")
-	root := flag.String("root", ".", "the root of the repository")
+	var o options
+	flag.StringVar(&o.root, "root", ".", "the root of the repository")
+	flag.StringVar(&o.bundle, "bundle", "", "the directory bundle of a release, or a tarball that contains it")
+	flag.StringVar(&o.release, "release", "", "the version of a release, whose bundle is read from its commit")
+	flag.BoolVar(&o.unreleased, "unreleased", false, "accept a bundle whose images have no digests, for tests")
 	flag.Parse()
-	if flag.NArg() != 1 {
+	if flag.NArg() != 1 || (o.bundle == "") == (o.release == "") {
+		fmt.Fprintln(os.Stderr, "operatorhub: give an output directory, and either -bundle or -release")
 		flag.Usage()
 		os.Exit(2)
 	}
-	ok, err := run(*root, flag.Arg(0), *all)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-	}
-	if err != nil || !ok {
+	o.output = flag.Arg(0)
+	if err := run(o); err != nil {
+		fmt.Fprintln(os.Stderr, "operatorhub:", err)
 		os.Exit(1)
 	}
 }
 
-func run(root, output string, all bool) (bool, error) {
-	dir := filepath.Join(output, "operators", "echo-operator")
-	if err := resetDir(root, dir); err != nil {
-		return false, err
-	}
-	var err error
-	if all {
-		err = writeReleases(dir)
-	} else {
-		err = writeTree(root, dir)
-	}
-	if err != nil {
-		return false, err
-	}
-	return check(root)
+type options struct {
+	root, bundle, release, output string
+	unreleased                    bool
 }
 
-// check applies the rules to a directory that contains every release and this tree's version, which
-// is the state after the pull request is merged.
-func check(root string) (bool, error) {
+func run(o options) error {
+	bundle, err := os.MkdirTemp("", "operatorhub-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(bundle)
+	if err := copyBundle(o, bundle); err != nil {
+		return err
+	}
+	if !o.unreleased {
+		if err := checkDigests(bundle); err != nil {
+			return err
+		}
+	}
+	published, err := releases.Published()
+	if err != nil {
+		return err
+	}
+	for _, hub := range hubs {
+		dir := filepath.Join(o.output, hub.name, "operators", "echo-operator")
+		if err := errors.Join(os.RemoveAll(dir), hub.write(o.root, dir, bundle, published)); err != nil {
+			return err
+		}
+		if problems, err := check(hub, dir, o.root, published); err != nil {
+			return err
+		} else if problems > 0 {
+			return fmt.Errorf("%s: %d problems", hub.name, problems)
+		}
+	}
+	return nil
+}
+
+// check applies the rules to the state after the pull request is merged: the directory with every earlier
+// release. It prints the result of each rule, and returns the number of problems.
+func check(hub hub, submitted, root string, published []releases.Release) (problems int, err error) {
 	merged, err := os.MkdirTemp("", "operatorhub-")
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	defer os.RemoveAll(merged)
 	dir := filepath.Join(merged, "echo-operator")
-	if err := errors.Join(resetDir(root, dir), writeReleases(dir), writeTree(root, dir)); err != nil {
-		return false, err
+	for i, release := range published {
+		bundle := filepath.Join(merged, release.Version)
+		if err := errors.Join(os.Mkdir(bundle, 0o755), release.Extract(bundle, "bundle"), hub.write(root, dir, bundle, published[:i])); err != nil {
+			return 0, err
+		}
+		if err := os.RemoveAll(bundle); err != nil {
+			return 0, err
+		}
+	}
+	for _, file := range []string{"ci.yaml", "catalog-templates"} {
+		if err := os.RemoveAll(filepath.Join(dir, file)); err != nil {
+			return 0, err
+		}
+	}
+	versions, err := filepath.Glob(filepath.Join(submitted, "[0-9]*"))
+	if err != nil {
+		return 0, err
+	}
+	for _, version := range versions { // It replaces a release of the same version.
+		if err := os.RemoveAll(filepath.Join(dir, filepath.Base(version))); err != nil {
+			return 0, err
+		}
+	}
+	if err := os.CopyFS(dir, os.DirFS(submitted)); err != nil {
+		return 0, err
 	}
 	operator, err := load(dir)
 	if err != nil {
-		return false, err
+		return 0, err
 	}
-	passed := true
 	for _, rule := range rules {
-		problems := rule.check(operator)
-		if len(problems) == 0 {
-			fmt.Println("ok    operatorhub:", rule.name)
+		found := rule.check(operator)
+		if len(found) == 0 {
+			fmt.Printf("ok    %s: %s\n", hub.name, rule.name)
 		}
-		for _, problem := range problems {
-			fmt.Printf("FAIL  operatorhub: %s: %s\n", rule.name, problem)
-			passed = false
+		for _, problem := range found {
+			fmt.Printf("FAIL  %s: %s: %s\n", hub.name, rule.name, problem)
 		}
+		problems += len(found)
 	}
-	return passed, nil
+	return problems, nil
 }

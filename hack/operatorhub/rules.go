@@ -21,7 +21,7 @@ const (
 	openShiftOffset = 13
 )
 
-// rule is a static check of the community-operators pipeline. A name that starts with check_ is the
+// rule is a static check of the pipelines of both hubs. A name that starts with check_ is the
 // one that the pipeline prints and documents. Warnings of the pipeline count as problems here.
 type rule struct {
 	name  string
@@ -36,7 +36,15 @@ var rules = []rule{
 	{"check_required_fields", eachBundle(checkRequiredFields)},
 	{"check_network_policy_presence", eachBundle(checkNetworkPolicy)},
 	{"check_api_version_constraints", eachBundle(checkAPIVersions)},
-	{"check_ci_upgrade_graph", checkCI},
+	{"check_validate_schema_ci_config", checkCISchema},
+	{"check_ci_upgrade_graph", checkUpgradeGraph},
+	{"check_using_fbc", checkFBC},
+	{"check_catalog_usage", checkCatalogUsage},
+	{"check_bundle_release_config", checkReleaseConfig},
+	{"check_validate_schema_bundle_release_config", eachBundle(checkReleaseConfigSchema)},
+	{"check_bundle_images_in_fbc", checkCatalogImages},
+	{"check_olm_bundle_object_in_fbc", checkBundleObject},
+	{"channels", checkChannels},
 	{"check_dangling_bundles", checkDangling},
 	{"check_upgrade_graph_loop", checkLoop},
 	{"check_replaces_availability", checkReplaces},
@@ -53,7 +61,7 @@ func eachBundle(check func(bundle) []string) func(operator) []string {
 	}
 }
 
-// layout allows only the directories of a bundle, without links or other files.
+// layout allows only the directories of a bundle and release-config.yaml, without links or other files.
 func layout(b bundle) (problems []string) {
 	entries, err := os.ReadDir(b.dir)
 	if err != nil {
@@ -63,6 +71,7 @@ func layout(b bundle) (problems []string) {
 	for _, entry := range entries {
 		names = append(names, entry.Name())
 	}
+	names = slices.DeleteFunc(names, func(name string) bool { return name == "release-config.yaml" })
 	if want := []string{"manifests", "metadata", "tests"}; !slices.Equal(names, want) {
 		problems = append(problems, fmt.Sprintf("contains %v, want %v", names, want))
 	}
@@ -191,44 +200,166 @@ func checkAPIVersions(b bundle) []string {
 	return nil
 }
 
-func checkCI(o operator) (problems []string) {
-	if graph := o.ci["updateGraph"]; graph != "semver-mode" && graph != "replaces-mode" {
-		problems = append(problems, fmt.Sprintf("ci.yaml: updateGraph is %v, want semver-mode or replaces-mode", graph))
+func checkUpgradeGraph(o operator) []string {
+	if graph := o.ci.UpdateGraph; o.ci.FBC == nil && graph != "semver-mode" && graph != "replaces-mode" {
+		return []string{fmt.Sprintf("ci.yaml: updateGraph is %q, want semver-mode or replaces-mode", graph)}
 	}
-	reviewers, isList := o.ci["reviewers"].([]any)
-	if _, set := o.ci["reviewers"]; set && (!isList || len(reviewers) == 0) {
-		problems = append(problems, "ci.yaml: reviewers must be a list of names or absent")
+	return nil
+}
+
+func checkCISchema(o operator) (problems []string) {
+	if o.ciError != nil {
+		return []string{o.ciError.Error()}
+	}
+	if len(o.ci.Reviewers) == 0 {
+		problems = append(problems, "ci.yaml: reviewers must have at least one user: without, no maintainer can merge")
+	}
+	if o.ci.FBC == nil {
+		return problems
+	}
+	for i, mapping := range o.ci.FBC.CatalogMapping {
+		if mapping.TemplateName == "" || len(mapping.CatalogNames) == 0 || (mapping.Type != "olm.template.basic" && mapping.Type != "olm.semver") {
+			problems = append(problems, fmt.Sprintf(
+				"ci.yaml: fbc.catalog_mapping[%d] must have a template_name, catalog_names, and the type olm.template.basic or olm.semver", i))
+		}
+	}
+	return problems
+}
+
+// checkFBC requires a file-based catalog of an operator that has catalog templates.
+func checkFBC(o operator) []string {
+	if len(o.texts) > 0 && (o.ci.FBC == nil || !o.ci.FBC.Enabled) {
+		return []string{"ci.yaml: fbc.enabled must be true"}
+	}
+	return nil
+}
+
+// checkCatalogUsage compares the catalog templates with the mapping in ci.yaml.
+func checkCatalogUsage(o operator) (problems []string) {
+	mapped := map[string]bool{}
+	if o.ci.FBC != nil {
+		for _, mapping := range o.ci.FBC.CatalogMapping {
+			mapped[mapping.TemplateName] = true
+			if _, found := o.texts[mapping.TemplateName]; !found {
+				problems = append(problems, "ci.yaml: fbc.catalog_mapping names catalog-templates/"+mapping.TemplateName+", which does not exist")
+			}
+		}
+	}
+	for name := range o.texts {
+		if !mapped[name] {
+			problems = append(problems, "catalog-templates/"+name+" is not in fbc.catalog_mapping of ci.yaml")
+		}
+	}
+	return problems
+}
+
+func checkReleaseConfig(o operator) (problems []string) {
+	for _, b := range o.bundles {
+		if b.release == nil {
+			continue
+		}
+		if o.ci.FBC == nil || !o.ci.FBC.Enabled {
+			problems = append(problems, b.CSV.Name+": release-config.yaml needs fbc.enabled in ci.yaml")
+		}
+		for _, place := range b.release.CatalogTemplates {
+			if _, found := o.texts[place.TemplateName]; !found {
+				problems = append(problems, fmt.Sprintf("%s: release-config.yaml names template %q, which does not exist", b.CSV.Name, place.TemplateName))
+			}
+		}
+	}
+	return problems
+}
+
+func checkReleaseConfigSchema(b bundle) (problems []string) {
+	if b.release == nil {
+		return nil
+	}
+	if b.releaseError != nil {
+		return []string{b.releaseError.Error()}
+	}
+	if len(b.release.CatalogTemplates) == 0 {
+		problems = append(problems, "release-config.yaml: catalog_templates must have at least one item")
+	}
+	for i, place := range b.release.CatalogTemplates {
+		if place.TemplateName == "" || len(place.Channels) == 0 {
+			problems = append(problems, fmt.Sprintf("release-config.yaml: catalog_templates[%d] must have a template_name and channels", i))
+		}
+	}
+	return problems
+}
+
+// checkCatalogImages allows only bundles that the pipeline has built.
+func checkCatalogImages(o operator) (problems []string) {
+	for _, entry := range o.template {
+		allowed := strings.HasPrefix(entry.Image, "quay.io/community-operator-pipeline-prod/") ||
+			strings.HasPrefix(entry.Image, "quay.io/openshift-community-operators/")
+		if entry.Schema == "olm.bundle" && !allowed {
+			problems = append(problems, fmt.Sprintf("catalog-templates: image %s of %s is not in a registry of the hub", entry.Image, entry.Name))
+		}
+	}
+	return problems
+}
+
+func checkBundleObject(o operator) (problems []string) {
+	for name, text := range o.texts {
+		if strings.Contains(text, "olm.bundle.object") {
+			problems = append(problems, "catalog-templates/"+name+" has a property olm.bundle.object, want olm.csv.metadata")
+		}
+	}
+	return problems
+}
+
+// checkChannels rejects what an index in semver-mode cannot keep: it offers every version in every channel of its
+// metadata at once, with all upgrades of skipRange.
+func checkChannels(o operator) (problems []string) {
+	if o.ci.UpdateGraph != "semver-mode" {
+		return nil
+	}
+	for _, b := range o.bundles {
+		if channels := b.channels(); len(channels) != 1 || !isFast(channels[0]) {
+			problems = append(problems, fmt.Sprintf("%s is in the channels %v, want only fast-v<major>: semver-mode cannot do what the others say", b.CSV.Name, channels))
+		}
+		if b.CSV.Spec.Replaces != "" || len(b.CSV.Spec.Skips) > 0 {
+			problems = append(problems, b.CSV.Name+" has spec.replaces or spec.skips, which semver-mode rejects")
+		}
 	}
 	return problems
 }
 
 // checkDangling finds bundles that have no upgrade to a later bundle of their channel.
 func checkDangling(o operator) (problems []string) {
-	for channel, bundles := range o.inChannels() {
+	for channel, from := range o.graph() {
 		upgradable := map[string]bool{}
-		for _, b := range bundles {
-			for _, name := range o.replaced(b, bundles) {
+		var names []string
+		for name, replaced := range from {
+			names = append(names, name)
+			for _, name := range replaced {
 				upgradable[name] = true
 			}
 		}
-		for _, b := range bundles[:len(bundles)-1] {
-			if !upgradable[b.CSV.Name] {
-				problems = append(problems, fmt.Sprintf("channel %s: %s has no upgrade", channel, b.CSV.Name))
+		slices.SortFunc(names, o.compare)
+		for _, name := range names[:len(names)-1] {
+			if !upgradable[name] {
+				problems = append(problems, fmt.Sprintf("channel %s: %s has no upgrade", channel, name))
 			}
 		}
 	}
 	return problems
 }
 
+// compare orders the names of bundles by version.
+func (o operator) compare(a, b string) int {
+	index := func(name string) int {
+		return slices.IndexFunc(o.bundles, func(b bundle) bool { return b.CSV.Name == name })
+	}
+	return index(a) - index(b)
+}
+
 func checkLoop(o operator) (problems []string) {
-	for channel, bundles := range o.inChannels() {
-		from := map[string][]string{}
-		for _, b := range bundles {
-			from[b.CSV.Name] = o.replaced(b, bundles)
-		}
-		for _, b := range bundles {
-			if reaches(from, b.CSV.Name, b.CSV.Name, map[string]bool{}) {
-				problems = append(problems, fmt.Sprintf("channel %s: upgrade path of %s is a loop", channel, b.CSV.Name))
+	for channel, from := range o.graph() {
+		for name := range from {
+			if reaches(from, name, name, map[string]bool{}) {
+				problems = append(problems, fmt.Sprintf("channel %s: upgrade path of %s is a loop", channel, name))
 			}
 		}
 	}
@@ -251,10 +382,13 @@ func reaches(from map[string][]string, start, end string, seen map[string]bool) 
 }
 
 func checkReplaces(o operator) (problems []string) {
-	for _, b := range o.bundles {
-		replaces := b.CSV.Spec.Replaces
-		if replaces != "" && !slices.ContainsFunc(o.bundles, func(other bundle) bool { return other.CSV.Name == replaces }) {
-			problems = append(problems, fmt.Sprintf("%s replaces %s, which is not in the directory", b.CSV.Name, replaces))
+	for channel, from := range o.graph() {
+		for name, replaced := range from {
+			for _, replaces := range replaced {
+				if !slices.ContainsFunc(o.bundles, func(other bundle) bool { return other.CSV.Name == replaces }) {
+					problems = append(problems, fmt.Sprintf("channel %s: %s replaces %s, which is not in the directory", channel, name, replaces))
+				}
+			}
 		}
 	}
 	return problems

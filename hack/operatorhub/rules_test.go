@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -9,6 +10,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kkloud-io/echo-operator/hack/catalog/releases"
 )
 
 // Each case violates one rule in a copy of this repository's bundle.
@@ -46,10 +49,16 @@ func TestRuleReportsViolation(t *testing.T) {
 	}
 	const packageName = "operators.operatorframework.io.bundle.package.v1"
 
-	cases := []struct {
+	const release, template = "0.3.0/release-config.yaml", "catalog-templates/basic.yaml"
+	file := func(name, text string) func(*testing.T, string) {
+		return func(t *testing.T, dir string) { put(t, filepath.Join(dir, name), text) }
+	}
+
+	type violation struct {
 		rule, want string
 		violate    func(t *testing.T, dir string)
-	}{
+	}
+	cases := []violation{
 		{"layout", "0.3.0: contains", func(t *testing.T, dir string) { put(t, filepath.Join(dir, "0.3.0/README.md"), "") }},
 		{"layout", "config.yaml is missing", func(t *testing.T, dir string) { remove(t, filepath.Join(dir, "0.3.0/tests/scorecard/config.yaml")) }},
 		{"check_operator_name", `"another"`, annotations(packageName, "another")},
@@ -82,25 +91,49 @@ func TestRuleReportsViolation(t *testing.T) {
 		{"check_api_version_constraints", "spec.minKubeVersion", set("", "spec", "minKubeVersion")},
 		{"check_api_version_constraints", "must be v4.<minor>", annotations(openShiftVersions, "")},
 		{"check_api_version_constraints", "at least v4.17", annotations(openShiftVersions, "v4.9")},
-		{"check_ci_upgrade_graph", "updateGraph is random", ci("updateGraph: random")},
-		{"check_ci_upgrade_graph", "updateGraph is <nil>", ci("{}")},
-		{"check_ci_upgrade_graph", "reviewers", ci("{updateGraph: semver-mode, reviewers: []}")},
+		{"check_ci_upgrade_graph", `updateGraph is "random"`, ci("updateGraph: random")},
+		{"check_ci_upgrade_graph", `updateGraph is ""`, ci("{}")},
+		{"check_validate_schema_ci_config", "reviewers", ci("{updateGraph: semver-mode, reviewers: []}")},
+		{"check_validate_schema_ci_config", `unknown field "reviewer"`, ci("{updateGraph: semver-mode, reviewer: [a]}")},
+		{"channels", "is in the channels [candidate-v0 fast-v0]", annotations(channelsAnnotation, "candidate-v0,fast-v0")},
+		{"channels", "spec.replaces", set("echo-operator.v0.2.0", "spec", "replaces")},
 		{"check_dangling_bundles", "echo-operator.v0.2.0 has no upgrade", replaces(map[string]string{"0.2.0": "0.1.0", "0.3.0": "0.1.0"})},
 		{"check_upgrade_graph_loop", "echo-operator.v0.1.0", replaces(map[string]string{"0.1.0": "0.3.0", "0.2.0": "0.1.0", "0.3.0": "0.2.0"})},
 		{"check_replaces_availability", "echo-operator.v0.2.9", replaces(map[string]string{"0.3.0": "0.2.9"})},
 	}
+	catalogCases := []violation{
+		{"check_validate_schema_ci_config", "fbc.catalog_mapping[0]", ci("{fbc: {enabled: true, catalog_mapping: [{template_name: basic.yaml}]}, reviewers: [a]}")},
+		{"check_using_fbc", "fbc.enabled", ci("{fbc: {enabled: false}, reviewers: [a]}")},
+		{"check_catalog_usage", "names catalog-templates/other.yaml", ci("{fbc: {enabled: true, catalog_mapping: [{template_name: other.yaml}]}}")},
+		{"check_catalog_usage", "basic.yaml is not in fbc.catalog_mapping", ci("{fbc: {enabled: true, catalog_mapping: []}}")},
+		{"check_bundle_release_config", "needs fbc.enabled", ci("updateGraph: semver-mode")},
+		{"check_bundle_release_config", `template "other.yaml"`, file(release, "catalog_templates: [{template_name: other.yaml, channels: [fast-v0]}]")},
+		{"check_validate_schema_bundle_release_config", `unknown field "channel"`, file(release, "catalog_templates: [{template_name: basic.yaml, channel: fast-v0}]")},
+		{"check_validate_schema_bundle_release_config", "template_name and channels", file(release, "catalog_templates: [{template_name: basic.yaml}]")},
+		{"check_validate_schema_bundle_release_config", "at least one item", file(release, "catalog_templates: []")},
+		{"check_bundle_images_in_fbc", "ghcr.io/a/b:c", file(template, "entries: [{schema: olm.bundle, name: a, image: ghcr.io/a/b:c}]")},
+		{"check_olm_bundle_object_in_fbc", "want olm.csv.metadata", file(template, "entries: [{schema: olm.bundle, properties: [{type: olm.bundle.object}]}]")},
+		{"check_dangling_bundles", "echo-operator.v0.2.0 has no upgrade", file(release,
+			"catalog_templates: [{template_name: basic.yaml, channels: [candidate-v0], replaces: echo-operator.v0.1.0}]")},
+		{"check_upgrade_graph_loop", "echo-operator.v0.3.0", file(release,
+			"catalog_templates: [{template_name: basic.yaml, channels: [fast-v0], replaces: echo-operator.v0.2.0, skipRange: '>=0.1.0'}]")},
+		{"check_replaces_availability", "echo-operator.v0.2.9", file(release,
+			"catalog_templates: [{template_name: basic.yaml, channels: [fast-v0], replaces: echo-operator.v0.2.9}]")},
+	}
 	seen := map[string]bool{}
-	for _, c := range cases {
-		seen[c.rule] = true
-		t.Run(c.rule+"/"+c.want, func(t *testing.T) {
-			dir := operatorDir(t)
-			c.violate(t, dir)
-			if problems := failures(t, dir)[c.rule]; !slices.ContainsFunc(problems, func(problem string) bool {
-				return strings.Contains(problem, c.want)
-			}) {
-				t.Errorf("rule %s reported %q, want a problem that contains %q", c.rule, problems, c.want)
-			}
-		})
+	for i, list := range [][]violation{cases, catalogCases} {
+		for _, c := range list {
+			seen[c.rule] = true
+			t.Run(hubs[i].name+"/"+c.rule+"/"+c.want, func(t *testing.T) {
+				dir := operatorDir(t, hubs[i])
+				c.violate(t, dir)
+				if problems := failures(t, dir)[c.rule]; !slices.ContainsFunc(problems, func(problem string) bool {
+					return strings.Contains(problem, c.want)
+				}) {
+					t.Errorf("rule %s reported %q, want a problem that contains %q", c.rule, problems, c.want)
+				}
+			})
+		}
 	}
 	for _, rule := range rules {
 		if !seen[rule.name] {
@@ -110,21 +143,61 @@ func TestRuleReportsViolation(t *testing.T) {
 }
 
 func TestRulesReportNothingForValidDirectory(t *testing.T) {
-	for name, graph := range map[string]string{"semver": "updateGraph: semver-mode", "with reviewers": "{updateGraph: semver-mode, reviewers: [kkloud]}"} {
-		t.Run(name, func(t *testing.T) {
-			dir := operatorDir(t)
-			put(t, filepath.Join(dir, "ci.yaml"), graph)
-			if problems := failures(t, dir); len(problems) > 0 {
+	for _, hub := range hubs {
+		t.Run(hub.name, func(t *testing.T) {
+			if problems := failures(t, operatorDir(t, hub)); len(problems) > 0 {
 				t.Errorf("rules reported %v, want no problems", problems)
 			}
 		})
 	}
 }
 
-func TestRunWritesEveryRelease(t *testing.T) {
-	passed, err := run(repository, t.TempDir(), true)
-	if err != nil || !passed {
-		t.Errorf("run with -all: passed %t, error %v; want true and no error", passed, err)
+// Each pull request has one bundle.
+func TestRunWritesOneVersionForEachHub(t *testing.T) {
+	output := t.TempDir()
+	if err := run(options{root: repository, release: "0.3.0", output: output}); err != nil {
+		t.Fatal(err)
+	}
+	for hub, want := range map[string][]string{
+		"community-operators":      {"0.3.0", "ci.yaml"},
+		"community-operators-prod": {"0.3.0", "catalog-templates", "ci.yaml"},
+	} {
+		entries, err := os.ReadDir(filepath.Join(output, hub, "operators/echo-operator"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, entry := range entries {
+			names = append(names, entry.Name())
+		}
+		if !slices.Equal(names, want) {
+			t.Errorf("%s has %v, want %v", hub, names, want)
+		}
+	}
+}
+
+func TestRunRejectsWhatIsNoRelease(t *testing.T) {
+	tarball := filepath.Join(t.TempDir(), "bundle.tar.gz")
+	if err := exec.Command("tar", "-C", repository, "-czf", tarball, "config/rbac").Run(); err != nil {
+		t.Fatal(err)
+	}
+	tagged := filepath.Join(t.TempDir(), "bundle")
+	if err := os.CopyFS(tagged, os.DirFS(filepath.Join(repository, "bundle"))); err != nil {
+		t.Fatal(err)
+	}
+	editYAML(t, filepath.Join(tagged, csvFile), func(csv map[string]any) {
+		csv["metadata"].(map[string]any)["annotations"].(map[string]any)["containerImage"] = "ghcr.io/kkloud-io/echo-operator:v0.5.0"
+	})
+	for want, o := range map[string]options{
+		"this is not the bundle of a release": {bundle: tagged},
+		"has no directory bundle":             {bundle: tarball},
+		"version 9.9.9 is not a release":      {release: "9.9.9"},
+		"no such file":                        {bundle: filepath.Join(tagged, "absent.tar.gz")},
+	} {
+		o.root, o.output = repository, t.TempDir()
+		if err := run(o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("run(%+v) returned error %v, want one that contains %q", o, err, want)
+		}
 	}
 }
 
@@ -133,28 +206,25 @@ const (
 	csvFile    = "manifests/echo-operator.clusterserviceversion.yaml"
 )
 
-// operatorDir creates an operator directory with three versions of this repository's bundle.
-func operatorDir(t *testing.T) string {
+// operatorDir creates a hub's operator directory with three versions of this repository's bundle.
+func operatorDir(t *testing.T, hub hub) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "echo-operator")
-	if err := copyFile(filepath.Join(repository, "config/operatorhub/ci.yaml"), filepath.Join(dir, "ci.yaml")); err != nil {
-		t.Fatal(err)
-	}
+	var published []releases.Release
 	for _, version := range []string{"0.1.0", "0.2.0", "0.3.0"} {
-		to := filepath.Join(dir, version)
-		if err := os.CopyFS(to, os.DirFS(filepath.Join(repository, "bundle"))); err != nil {
+		bundle := filepath.Join(t.TempDir(), version)
+		if err := os.CopyFS(bundle, os.DirFS(filepath.Join(repository, "bundle"))); err != nil {
 			t.Fatal(err)
 		}
-		editYAML(t, filepath.Join(to, csvFile), func(csv map[string]any) {
+		editYAML(t, filepath.Join(bundle, csvFile), func(csv map[string]any) {
 			metadata, spec := csv["metadata"].(map[string]any), csv["spec"].(map[string]any)
 			metadata["name"], spec["version"] = "echo-operator.v"+version, version
 			delete(metadata["annotations"].(map[string]any), "olm.skipRange")
-			delete(spec, "replaces")
-			delete(spec, "skips")
 		})
-		if err := annotateOpenShiftVersions(to); err != nil {
+		if err := hub.write(repository, dir, bundle, published); err != nil {
 			t.Fatal(err)
 		}
+		published = append(published, releases.Release{Version: version, Channels: []string{"candidate-v0", "fast-v0"}})
 	}
 	return dir
 }

@@ -1,4 +1,4 @@
-// Package releases reads catalog/releases.yaml, and the files of each release from the history of this
+// Package releases reads the lists of releases, and the files of each release from the history of this
 // repository.
 package releases
 
@@ -9,15 +9,22 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/blang/semver/v4"
 	"sigs.k8s.io/yaml"
 )
 
-// List is the file that lists the releases, relative to the root of the repository.
-const List = "catalog/releases.yaml"
+// The lists of releases, relative to the root of the repository.
+const (
+	// List lists the published releases, and the version of this tree.
+	List = "catalog/releases.yaml"
+	// TestList lists earlier versions that were never published. The tests upgrade from them.
+	TestList = "test/catalog/releases.yaml"
+)
 
 // Servers are the pods of Echoes that an upgrade restarts.
 type Servers string
@@ -36,6 +43,12 @@ type Release struct {
 	// has none until it is released.
 	Commit string `json:"commit"`
 	Date   string `json:"date"`
+	// Bundle is the digest of the bundle's image.
+	Bundle string `json:"bundle"`
+	// Channels offer the release.
+	Channels []string `json:"channels"`
+	// Deprecated is the message of a version that users should replace.
+	Deprecated string `json:"deprecated,omitempty"`
 	// RollsServers states which pods of Echoes the upgrade to this release restarts.
 	RollsServers Servers `json:"rollsServers"`
 	// TightensCRD states whether the CRD rejects new Echoes that an earlier version accepted.
@@ -44,14 +57,19 @@ type Release struct {
 	root string
 }
 
-// Load returns the releases of the repository that contains the working directory, oldest first. It fails
-// if the clone lacks the commit of a release.
-func Load() ([]Release, error) {
+// Published returns the published releases of the repository that contains the working directory, oldest
+// first. It fails if the clone lacks the commit of a release.
+func Published() ([]Release, error) { return loadFrom(List) }
+
+// Load returns all releases: those of the tests, and the published ones.
+func Load() ([]Release, error) { return loadFrom(TestList, List) }
+
+func loadFrom(lists ...string) ([]Release, error) {
 	root, err := top()
 	if err != nil {
 		return nil, err
 	}
-	return load(root)
+	return load(root, lists...)
 }
 
 func top() (string, error) {
@@ -59,43 +77,71 @@ func top() (string, error) {
 	return strings.TrimSpace(string(root)), err
 }
 
-func load(root string) ([]Release, error) {
-	releases, err := read(root)
+func load(root string, lists ...string) ([]Release, error) {
+	releases, err := read(root, lists...)
 	if err != nil {
 		return nil, err
 	}
 	releases = slices.DeleteFunc(releases, func(r Release) bool { return r.Commit == "" })
-	if len(releases) == 0 {
-		return nil, fmt.Errorf("%s lists no release", List)
-	}
 	for i := range releases {
 		release := &releases[i]
 		release.root = root
 		if _, err := git(root, "cat-file", "-e", release.Commit+"^{commit}"); err != nil {
-			return nil, fmt.Errorf("%s: clone lacks commit %s of release %s: run `git fetch --unshallow`",
-				List, release.Commit, release.Version)
+			return nil, fmt.Errorf("clone lacks commit %s of release %s: run `git fetch --unshallow`", release.Commit, release.Version)
 		}
 	}
 	return releases, nil
 }
 
-// read returns the releases, and the version of this tree, without their commits.
-func read(root string) ([]Release, error) {
-	text, err := os.ReadFile(filepath.Join(root, List)) // #nosec G304 -- a file of this repository
-	if err != nil {
-		return nil, err
-	}
+// read returns the releases of the lists, sorted by version. One without a commit is the version of this tree.
+func read(root string, lists ...string) ([]Release, error) {
 	var releases []Release
-	if err := yaml.UnmarshalStrict(text, &releases); err != nil {
-		return nil, fmt.Errorf("%s: %w", List, err)
-	}
-	for _, release := range releases {
-		if !slices.Contains([]Servers{NoServers, DefaultServers, AllServers}, release.RollsServers) {
-			return nil, fmt.Errorf("%s: rollsServers of version %s is %q: it must be none, default or all", List, release.Version, release.RollsServers)
+	for _, list := range lists {
+		text, err := os.ReadFile(filepath.Join(root, list)) // #nosec G304 -- a file of this repository
+		if err != nil {
+			return nil, err
 		}
+		var listed []Release
+		if err := yaml.UnmarshalStrict(text, &listed); err != nil {
+			return nil, fmt.Errorf("%s: %w", list, err)
+		}
+		for _, release := range listed {
+			if err := release.check(); err != nil {
+				return nil, fmt.Errorf("%s: version %s: %w", list, release.Version, err)
+			}
+		}
+		releases = append(releases, listed...)
 	}
+	slices.SortStableFunc(releases, func(a, b Release) int { return a.Semver().Compare(b.Semver()) })
 	return releases, nil
 }
+
+var digest = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+
+func (r Release) check() error {
+	if _, err := semver.Parse(r.Version); err != nil {
+		return fmt.Errorf("version must be X.Y.Z: %w", err)
+	}
+	if !slices.Contains([]Servers{NoServers, DefaultServers, AllServers}, r.RollsServers) {
+		return fmt.Errorf("rollsServers is %q: it must be none, default or all", r.RollsServers)
+	}
+	if r.Commit == "" {
+		return nil
+	}
+	if !digest.MatchString(r.Bundle) {
+		return fmt.Errorf("bundle is %q: it must be the digest of the image, with the prefix sha256", r.Bundle)
+	}
+	if len(r.Channels) == 0 {
+		return errors.New("channels must name the channels that offer it")
+	}
+	if _, err := time.Parse(time.DateOnly, r.Date); err != nil {
+		return fmt.Errorf("date must be YYYY-MM-DD: %w", err)
+	}
+	return nil
+}
+
+// Semver returns the version. The functions of this package return only valid ones.
+func (r Release) Semver() semver.Version { return semver.MustParse(r.Version) }
 
 // Upgrade returns what an upgrade between two versions does: what the versions after from, up to and
 // including to, do. Only RollsServers and TightensCRD are set.
@@ -104,15 +150,14 @@ func Upgrade(from, to semver.Version) (Release, error) {
 	if err != nil {
 		return Release{}, err
 	}
-	releases, err := read(root)
+	releases, err := read(root, TestList, List)
 	return upgrade(releases, from, to), err
 }
 
 func upgrade(releases []Release, from, to semver.Version) Release {
 	sum := Release{RollsServers: NoServers}
 	for _, release := range releases {
-		version, err := semver.Parse(release.Version)
-		if err != nil || version.LTE(from) || version.GT(to) {
+		if version := release.Semver(); version.LTE(from) || version.GT(to) {
 			continue
 		}
 		if release.RollsServers == AllServers || sum.RollsServers == NoServers {

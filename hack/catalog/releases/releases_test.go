@@ -38,13 +38,17 @@ func TestReleaseReturnsFilesOfItsCommit(t *testing.T) {
 }
 
 func TestLoadReportsInvalidList(t *testing.T) {
-	commit := strings.Repeat("0", 40)
+	release := "- {version: 1.2.3, rollsServers: none, date: 2026-01-02, channels: [fast-v1], commit: " + strings.Repeat("0", 40) +
+		", bundle: \"sha256:" + strings.Repeat("0", 64) + "\"}"
+	change := func(from, to string) string { return strings.Replace(release, from, to, 1) }
 	for name, c := range map[string]struct{ list, want string }{
-		"missing history": {"- {version: 1.2.3, rollsServers: none, commit: " + commit + "}", "run `git fetch --unshallow`"},
-		"only this tree":  {"- {version: 1.2.3, rollsServers: none}", "lists no release"},
-		"unknown servers": {"- {version: 1.2.3, rollsServers: some}", "it must be none, default or all"},
-		"no release":      {"", "lists no release"},
-		"unknown field":   {"- {version: 1.2.3, comit: " + commit + "}", `unknown field "comit"`},
+		"missing history":    {release, "run `git fetch --unshallow`"},
+		"not a version":      {change("1.2.3", "1.2"), "version must be X.Y.Z"},
+		"unknown servers":    {change("none", "some"), "it must be none, default or all"},
+		"no digest":          {change("sha256:", "md5:"), "it must be the digest"},
+		"no channel":         {change("[fast-v1]", "[]"), "channels must name"},
+		"date with the time": {change("2026-01-02", "2026-01-02T00:00:00Z"), "date must be YYYY-MM-DD"},
+		"unknown field":      {change("commit", "comit"), `unknown field "comit"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
@@ -58,7 +62,7 @@ func TestLoadReportsInvalidList(t *testing.T) {
 			if err := os.WriteFile(file, []byte(c.list), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := load(root); err == nil || !strings.Contains(err.Error(), c.want) {
+			if _, err := load(root, List); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("load returned error %v, want one that contains %q", err, c.want)
 			}
 		})

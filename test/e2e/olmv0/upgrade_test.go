@@ -22,6 +22,9 @@ const (
 	servedCatalog = image + "served"
 )
 
+// next is the catalog after the release of this tree's version.
+var next = read("bin/catalogs/next/echo-operator")
+
 func read(name string) catalog.Catalog {
 	read, err := catalog.Read(root + "/" + name)
 	if err != nil {
@@ -38,11 +41,11 @@ func stepThrough(channel catalog.Channel, start semver.Version) {
 	awaitSucceeded(start.String())
 	w := workload.New("steps-" + strings.ReplaceAll(channel.Name+"-"+start.String(), ".", "-"))
 	for at := start; at.LT(channel.Head()); {
-		next, found := channel.Next(at)
+		to, found := channel.Next(at)
 		Expect(found).To(BeTrue(), "an edge from %s towards the head of %s", at, channel.Name)
-		By(fmt.Sprintf("upgrading from %s to %s", at, next))
-		upgrade(channel.Name, at, next, w)
-		at = next
+		By(fmt.Sprintf("upgrading from %s to %s", at, to))
+		upgrade(channel.Name, at, to, w)
+		at = to
 	}
 }
 
@@ -87,7 +90,7 @@ var _ = Describe("An upgrade", Label("upgrade"), func() {
 
 	It("is not needed after an installation from a catalog image with its own server", func() {
 		serveCatalog(servedCatalog)
-		channel := read("catalog/echo-operator").Channel("stable-v0")
+		channel := next.Channel("stable-v0")
 		subscribe(channel.Name, "")
 		awaitSucceeded(channel.Head().String())
 	})
@@ -118,18 +121,8 @@ var _ = Describe("An upgrade", Label("upgrade"), func() {
 
 	It("to a broken release fails without effect on Echoes, and continues to the fixed release", func() {
 		_, tree, broken, fixed := newest()
-		serveCatalog(image + "broken")
-		subscribe("test", tree)
-		awaitSucceeded(tree)
-		w := workload.New("broken")
+		w := workloadDuringBrokenUpgrade("broken")
 		before := w.Observe()
-
-		approve(broken)
-		// After the two minutes of the Deployment's progress deadline.
-		Eventually(phase).WithArguments(broken).WithTimeout(4 * time.Minute).Should(HavePrefix("Failed "))
-		Consistently(phase, "5s").WithArguments(tree).Should(HavePrefix("Replacing"))
-		By("checking that the old operator still reconciles")
-		w.ExerciseOperator()
 
 		By("publishing the fixed release, and allowing OLM to replace a failed one")
 		serveCatalog(image + "fixed")
@@ -142,20 +135,71 @@ var _ = Describe("An upgrade", Label("upgrade"), func() {
 		}
 		w.ExpectUnaffected(before, releases.NoServers)
 	})
+
+	It("to a broken release is rolled back manually, as docs/upgrade.md describes", func() {
+		_, tree, broken, _ := newest()
+		w := workloadDuringBrokenUpgrade("rollback")
+		before := w.Observe()
+
+		Kubectl("-n", operatorNamespace, "delete", "subscription", "echo-operator")
+		Kubectl("-n", operatorNamespace, "delete", "csv", "-l", "operators.coreos.com/echo-operator."+operatorNamespace)
+		subscribe("test", tree)
+		awaitSucceeded(tree)
+		Expect(phase(broken)).To(Equal("absent"))
+		w.ExerciseOperator()
+		w.ExpectUnaffected(before, releases.NoServers)
+	})
+
+	It("follows a change of the channel, also to the next major version", func() {
+		_, tree, _, _ := newest()
+		from := next.Versions()[len(next.Versions())-2]
+		serveCatalog(image + "major")
+		subscribe("candidate-v0", from.String())
+		awaitSucceeded(from.String())
+		w := workload.New("channels")
+		for _, to := range []struct{ channel, version string }{{"fast-v0", tree}, {"candidate-v1", "1.0.0"}, {"candidate-v1", "1.1.0"}} {
+			By("upgrading to " + to.version + " in " + to.channel)
+			Kubectl("-n", operatorNamespace, "patch", "subscription", "echo-operator", "--type=merge", "-p", `{"spec":{"channel":"`+to.channel+`"}}`)
+			upgrade(to.channel, from, semver.MustParse(to.version), w)
+			from = semver.MustParse(to.version)
+		}
+	})
 })
 
-var _ = Describe("Every upgrade of the published catalog", Label("every-edge"), func() {
-	BeforeEach(func() { serveCatalog(image + "published") })
+// workloadDuringBrokenUpgrade installs this tree and upgrades it to the broken release, which fails. Until the end of
+// the spec, a workload runs.
+func workloadDuringBrokenUpgrade(namespace string) workload.Workload {
+	GinkgoHelper()
+	_, tree, broken, _ := newest()
+	serveCatalog(image + "broken")
+	subscribe("test", tree)
+	awaitSucceeded(tree)
+	w := workload.New(namespace)
+	before := w.Observe()
+	approve(broken)
+	// Mostly after the progress deadline of 20 s. If the Deployment controller sees the new pod together with the new
+	// template, it never reports the deadline, and OLM itself gives up after five minutes.
+	Eventually(phase).WithArguments(broken).WithTimeout(7 * time.Minute).Should(HavePrefix("Failed "))
+	Consistently(phase, "5s").WithArguments(tree).Should(HavePrefix("Replacing"))
+	By("checking that the old operator still reconciles")
+	w.ExerciseOperator()
+	w.ExpectUnaffected(before, releases.NoServers)
+	return w
+}
 
-	for i, channel := range read("catalog/echo-operator").Channels {
-		for j, version := range channel.Versions() {
-			if version.LT(channel.Head()) {
-				labels := Label()
-				if i+j == 0 {
-					labels = Label("step-through") // From the oldest version through all others.
-				}
-				It(fmt.Sprintf("in %s, from %s", channel.Name, version), labels, func() { stepThrough(channel, version) })
+var _ = Describe("Every upgrade to this tree", Label("every-edge"), func() {
+	BeforeEach(func() { serveCatalog(image + "next") })
+
+	tree := next.Versions()[len(next.Versions())-1]
+	for _, channel := range next.Channels {
+		for _, from := range channel.Versions() {
+			if to, _ := channel.Next(from); to.Equals(tree) {
+				It(fmt.Sprintf("in %s, from %s", channel.Name, from), func() { stepThrough(channel, from) })
 			}
 		}
 	}
+	It("in candidate-v0, from the oldest version through every other", Label("step-through"), func() {
+		channel := next.Channel("candidate-v0")
+		stepThrough(channel, channel.Versions()[0])
+	})
 })

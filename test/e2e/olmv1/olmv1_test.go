@@ -26,9 +26,6 @@ var _ = Describe("OLM v1", Ordered, ContinueOnFailure, func() {
 	if offer, err = catalog.Read(catalogDir); err != nil {
 		panic(err)
 	}
-	if released, err = releases.Load(); err != nil {
-		panic(err)
-	}
 	// installed lists the objects of each version after a new installation.
 	installed := map[string][]string{}
 
@@ -44,10 +41,14 @@ var _ = Describe("OLM v1", Ordered, ContinueOnFailure, func() {
 	})
 
 	Describe("upgrades", Label("every-edge"), func() {
+		tree := offer.Versions()[len(offer.Versions())-1]
 		for _, edge := range offer.Edges() {
+			if edge.To.LT(tree) {
+				continue
+			}
 			labels := Label()
-			if next, _ := offer.Channel("candidate-v0").Next(edge.From); next.Equals(edge.To) {
-				labels = Label("step-through") // The channel that contains every version.
+			if to, _ := offer.Channel("candidate-v0").Next(edge.From); to.Equals(tree) {
+				labels = Label("step-through") // From the newest release.
 			}
 			It(fmt.Sprintf("%s to %s", edge.From, edge.To), labels, func() {
 				install(edge.Channel, edge.From)
@@ -69,6 +70,20 @@ var _ = Describe("OLM v1", Ordered, ContinueOnFailure, func() {
 				Expect(objects()).To(Equal(installed[head.String()]), "objects of the operator after the upgrade: those of a new installation of %s", head)
 			})
 		}
+	})
+
+	It("follows a change of the channel to the next major version", func() {
+		tree := offer.Versions()[len(offer.Versions())-1]
+		install("fast-v0", tree)
+		w := workload.New("olmv1-major")
+		DeferCleanup(func(before catalog.Catalog) {
+			offer = before
+			setCatalogImage(catalogImage)
+		}, offer)
+		offer, err = catalog.Read(filepath.Join(filepath.Dir(filepath.Dir(catalogDir)), "major/echo-operator"))
+		Expect(err).NotTo(HaveOccurred())
+		setCatalogImage(strings.TrimSuffix(catalogImage, ":next") + ":major")
+		upgrade(w, "fast-v1", tree, semver.MustParse("1.1.0"), "")
 	})
 
 	It("rejects an upgrade whose CRD lacks a field of the installed CRD", func() {
@@ -178,6 +193,20 @@ func upgrade(w workload.Workload, channel string, from, to semver.Version, pin s
 	}
 	upgrades = append(upgrades, fmt.Sprintf("| %s | %s | %s, %s | %.1f s | %s |", from, to, channel, selection, took.Seconds(),
 		w.ExpectUnaffected(before, does.RollsServers)))
+}
+
+// setCatalogImage makes OLM read another catalog, and waits until it has.
+func setCatalogImage(image string) {
+	GinkgoHelper()
+	Kubectl("patch", "clustercatalog", "echo-operator", "--type=merge", "-p", `{"spec":{"source":{"image":{"ref":"`+image+`"}}}}`)
+	Eventually(func() string {
+		return Kubectl("get", "clustercatalog", "echo-operator", "-o", `jsonpath={.metadata.generation} `+
+			`{.status.conditions[?(@.type=="Progressing")].observedGeneration} {.status.conditions[?(@.type=="Serving")].status} `+
+			`{.status.conditions[?(@.type=="Progressing")].reason}`)
+	}).Should(Satisfy(func(state string) bool {
+		fields := strings.Fields(state)
+		return len(fields) == 4 && fields[0] == fields[1] && fields[2] == "True" && fields[3] == "Succeeded"
+	}), "generation and observed generation of the ClusterCatalog, the status of Serving, and the reason of Progressing")
 }
 
 // awaitVersion waits until OLM reports the version as installed, and only its operator runs.

@@ -14,7 +14,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/kkloud-io/echo-operator/hack/catalog/releases"
 	"github.com/kkloud-io/echo-operator/test/e2e/internal/catalog"
 	. "github.com/kkloud-io/echo-operator/test/e2e/internal/cluster"
 	"github.com/kkloud-io/echo-operator/test/internal/testcluster"
@@ -30,12 +29,11 @@ var (
 	// manifests is the folder of the manifests that install the operator. catalogImage replaces
 	// the catalog image that they name, and catalogDir contains the same catalog.
 	manifests  = filepath.Join("..", "..", "..", cmp.Or(os.Getenv("OLM_V1_MANIFESTS"), "config/olm-v1"))
-	catalogDir = filepath.Join("..", "..", "..", cmp.Or(os.Getenv("CATALOG_DIR"), "catalog/echo-operator"))
+	catalogDir = filepath.Join("..", "..", "..", cmp.Or(os.Getenv("CATALOG_DIR"), "bin/catalogs/next/echo-operator"))
 
 	catalogImage = os.Getenv("CATALOG_IMG")
 
-	offer    catalog.Catalog
-	released []releases.Release
+	offer catalog.Catalog
 
 	// upgrades are rows of the table that PrintUpgrades prints.
 	upgrades []string
@@ -63,7 +61,7 @@ var _ = BeforeSuite(func() {
 		Kubectl("apply", "-f", filepath.Join(manifests, file))
 	}
 	if catalogImage != "" {
-		Kubectl("patch", "clustercatalog", "echo-operator", "--type=merge", "-p", `{"spec":{"source":{"image":{"ref":"`+catalogImage+`"}}}}`)
+		setCatalogImage(catalogImage)
 	}
 	Kubectl("wait", "--for=condition=Serving", "clustercatalog/echo-operator", "--timeout=60s")
 	DeferCleanup(remove)

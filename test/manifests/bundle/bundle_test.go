@@ -18,7 +18,6 @@ import (
 const (
 	metadataFile  = repo.Root + "/bundle/metadata/annotations.yaml"
 	scorecardFile = repo.Root + "/bundle/tests/scorecard/config.yaml"
-	templateFile  = repo.Root + "/catalog/template.yaml"
 )
 
 // Scorecard checks only fields that an example sets, and no field of the status.
@@ -126,7 +125,7 @@ func TestPlatformsMatchMakefile(t *testing.T) {
 	repo.Same(t, "platforms in the node affinity of the operator", repo.Distinct(affinity), built)
 }
 
-// A disconnected cluster mirrors only the related images.
+// A disconnected cluster mirrors only the related images: not the image of the scorecard.
 func TestRelatedImagesMatchUsedImages(t *testing.T) {
 	csv := repo.Load(t, repo.CSVFile)[0]
 	var used []string
@@ -139,11 +138,6 @@ func TestRelatedImagesMatchUsedImages(t *testing.T) {
 		}
 	}
 	repo.Same(t, "annotation containerImage", []string{annotation(t, csv, "containerImage")}, used[:1])
-	for _, stage := range repo.ObjectsAt(t, repo.Load(t, scorecardFile)[0], "stages") {
-		for _, test := range repo.ObjectsAt(t, stage, "tests") {
-			used = append(used, repo.At(t, test, "image").(string))
-		}
-	}
 	for _, example := range decode(t, annotation(t, csv, "alm-examples")) {
 		if image, found, _ := unstructured.NestedString(example, "spec", "image"); found {
 			used = append(used, image)
@@ -154,20 +148,6 @@ func TestRelatedImagesMatchUsedImages(t *testing.T) {
 		related = append(related, repo.At(t, image, "image").(string))
 	}
 	repo.Same(t, "relatedImages of the ClusterServiceVersion", repo.Distinct(related), repo.Distinct(used))
-}
-
-func TestCatalogPackageMatchesBundle(t *testing.T) {
-	csv, metadata := repo.Load(t, repo.CSVFile)[0], repo.Load(t, metadataFile)[0]
-	pkg := repo.ObjectsAt(t, repo.Load(t, templateFile)[0], "entries")[0]
-	icon := repo.ObjectsAt(t, csv, "spec", "icon")[0]
-	if repo.At(t, pkg, "icon", "base64data") != repo.At(t, icon, "base64data") {
-		t.Error("the icons of the catalog package and of the bundle differ")
-	}
-	catalog := repo.At(t, pkg, "defaultChannel")
-	bundle := repo.At(t, metadata, "annotations", "operators.operatorframework.io.bundle.channel.default.v1")
-	if catalog != bundle {
-		t.Errorf("default channel of the catalog is %v, want %v as in the bundle", catalog, bundle)
-	}
 }
 
 func podSpec(t *testing.T, csv repo.Object) repo.Object {

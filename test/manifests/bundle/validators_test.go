@@ -28,21 +28,12 @@ func TestOperatorSDKValidatorsAcceptBundle(t *testing.T) {
 
 func TestOperatorSDKValidatorsAcceptOperatorHubDirectory(t *testing.T) {
 	dir := t.TempDir()
-	if output, err := command(t, "go", "-C", "hack", "run", "./operatorhub", "-root", "..", dir).CombinedOutput(); err != nil {
+	if output, err := command(t, "go", "-C", "hack", "run", "./operatorhub", "-root", "..", "-bundle", "../bundle", "-unreleased", dir).CombinedOutput(); err != nil {
 		t.Fatalf("operatorhub: %v\n%s", err, output)
 	}
-	for _, version := range repo.Glob(t, filepath.Join(dir, "operators/echo-operator/*/")) {
-		if filepath.Base(version) == "ci.yaml" {
-			continue
-		}
+	for _, version := range repo.Glob(t, filepath.Join(dir, "*/operators/echo-operator/[0-9]*")) {
 		validate(t, version, "--select-optional=name=operatorhub")
 		validate(t, version, "--select-optional=suite=operatorframework")
-	}
-}
-
-func TestOPMAcceptsPublishedCatalog(t *testing.T) {
-	if output, err := command(t, "opm", "validate", "catalog/echo-operator").CombinedOutput(); err != nil {
-		t.Errorf("opm validate: %v\n%s", err, output)
 	}
 }
 

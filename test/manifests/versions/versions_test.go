@@ -46,7 +46,7 @@ var mentions = []mention{
 	{program: "Traefik", file: "tools/traefik.mod", module: "github.com/traefik/traefik/v3", patterns: []string{`(?i:traefik)(?: |:)v?` + number}},
 	{program: "Gateway API", file: "go.mod", module: "sigs.k8s.io/gateway-api", patterns: []string{`Gateway API v?` + number}},
 	{program: "http-echo", file: "tools/http-echo.mod", module: "github.com/hashicorp/http-echo", patterns: []string{
-		`http-echo:v?` + number, `org\.opencontainers\.image\.version=` + number}},
+		`hashicorp/http-echo:v?` + number, `org\.opencontainers\.image\.version=` + number}},
 	{program: "go-httpbin", file: "tools/go-httpbin.mod", module: "github.com/mccutchen/go-httpbin/v2", patterns: []string{`go-httpbin:v?` + number}},
 	{program: "operator-sdk", file: "tools/operator-sdk.mod", module: "github.com/operator-framework/operator-sdk", patterns: []string{
 		`operator-sdk[- ]v` + number, `scorecard-untar:v` + number}},
@@ -58,14 +58,14 @@ var mentions = []mention{
 
 // records are files that name the version of a past release or of a past measurement.
 var records = []string{
-	"CHANGELOG.md", "catalog/echo-operator/*", "docs/adr/*", "docs/performance.md", "docs/reliability.md",
+	"CHANGELOG.md", "catalog/echo-operator/*", "test/catalog/*", "docs/adr/*", "docs/performance.md", "docs/reliability.md",
 	"test/performance/recorded*.json",
 }
 
 // exceptions are other versions that files name on purpose.
 var exceptions = []string{
-	"v1.11.0",         // a newer release of OLM v1 with other rules
-	"http-echo:0.2.3", // another image for spec.image
+	"v1.11.0",                   // a newer release of OLM v1 with other rules
+	"hashicorp/http-echo:0.2.3", // another image for spec.image
 }
 
 func TestVersionsOfProgramsMatchModuleFiles(t *testing.T) {
@@ -127,12 +127,17 @@ func TestVersionOfOperatorMatchesMakefile(t *testing.T) {
 			t.Errorf("%s: found no image %s with tag v%s, as in the Makefile, or a digest", mention.file, mention.image, version)
 		}
 	}
-	for _, file := range []string{
-		"config/olm/catalogsource.yaml", "config/olm-v1/clustercatalog.yaml", "config/manifests/bases/echo-operator.clusterserviceversion.yaml",
-		"CHANGELOG.md",
+	major, _, _ := strings.Cut(version, ".")
+	release, _, _ := strings.Cut(version, "-rc.")
+	for file, text := range map[string]string{
+		"config/olm/catalogsource.yaml":                                   "-catalog:v" + major + "\n",
+		"config/olm-v1/clustercatalog.yaml":                               "-catalog:v" + major + "\n",
+		"config/manifests/bases/echo-operator.clusterserviceversion.yaml": " <" + version + "'",
+		"CHANGELOG.md":          "\n## " + release + " (",
+		"catalog/releases.yaml": "\n- version: " + version + "\n",
 	} {
-		if !strings.Contains(string(repo.Read(t, repo.Root+"/"+file)), version) {
-			t.Errorf("%s does not name version %s, as the Makefile does", file, version)
+		if !strings.Contains(string(repo.Read(t, repo.Root+"/"+file)), text) {
+			t.Errorf("%s does not contain %q: the version in the Makefile is %s", file, text, version)
 		}
 	}
 }

@@ -1,0 +1,69 @@
+# Variables and functions of the scripts in this folder. They run in the root of the repository.
+#   REGISTRY       where to push, ghcr.io by default; the rehearsal sets the registry of the local cluster
+#   SKOPEO_FLAGS   flags of skopeo for that registry, for example --tls-verify=false
+# shellcheck shell=bash
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+base=kkloud-io/echo-operator
+registry=${REGISTRY:-ghcr.io}
+version=$(make --no-print-directory -s version)
+# The parts of an installation that a commit of a release builds, as make names them; the bundle is the last.
+images=(http-echo verifier scorecard docker bundle)
+
+fail() {
+	echo "${0##*/}: $*" >&2
+	exit 1
+}
+
+# local_image <make's name> prints the name of an image of this version.
+local_image() {
+	case $1 in
+	docker) echo "ghcr.io/$base:v$version" ;;
+	*) echo "ghcr.io/$base-$1:v$version" ;;
+	esac
+}
+
+# remote <image> prints the image in the registry, for skopeo.
+remote() { echo "docker://$registry/${1#ghcr.io/}"; }
+
+# skopeo_inspect <image> prints the manifest of an image: it runs skopeo with the flags of the registry.
+skopeo_inspect() { skopeo inspect --raw ${SKOPEO_FLAGS:-} "$@"; }
+
+# publish <local image> <image> pushes an image under a tag that never moves. Without effect if the registry has it
+# already, so that a failed run can be repeated. It prints name and digest.
+publish() {
+	local digest existing
+	digest=$(local_digest "$1")
+	if existing=$(remote_digest "$2"); then
+		[ "$existing" = "$digest" ] || fail "$2 is published with digest $existing, and this commit builds $digest: a published tag is never moved"
+	else
+		push "$1" "$2"
+	fi
+	echo "$2 $digest"
+}
+
+# push <local image> <image> pushes an image, also under a tag that exists.
+push() { $CONTAINER_TOOL manifest push -q --all ${SKOPEO_FLAGS:-} "$1" "$(remote "$2")"; }
+
+local_digest() {
+	rm -rf bin/oci
+	$CONTAINER_TOOL manifest push -q --all --digestfile bin/digest "$1" oci:bin/oci >&2
+	cat bin/digest
+	rm -rf bin/oci bin/digest
+}
+
+# remote_digest <image> prints the digest of a tag in the registry. It fails if there is no such tag or no such
+# repository, for which ghcr.io denies access, and ends the
+# script if the registry gives no answer.
+remote_digest() {
+	local manifest
+	if manifest=$(skopeo_inspect "$(remote "$1")" 2>bin/skopeo.log); then
+		printf %s "$manifest" | sha256sum | sed 's/ .*//; s/^/sha256:/'
+	elif grep -q 'manifest unknown\|name unknown\|StatusCode: 404\|denied' bin/skopeo.log; then
+		return 1
+	else
+		cat bin/skopeo.log >&2
+		kill $$
+	fi
+}
