@@ -79,22 +79,18 @@ func released(ctx context.Context, list []releases.Release) ([]version, error) {
 	return versions, nil
 }
 
-// assemble returns the catalog of versions, which are sorted. In each channel a version replaces the one before.
-// In channels other than candidate, every earlier version upgrades to it directly, too; so does the first
-// version of a channel, because users change to that channel from an earlier one.
+// assemble returns the catalog of versions, which are sorted. In each channel a version replaces the one before, and
+// those in releases.SkipRange.
 func assemble(versions []version) (*declcfg.DeclarativeConfig, error) {
 	catalog := &declcfg.DeclarativeConfig{}
 	entries := map[string][]declcfg.ChannelEntry{}
 	var deprecations []declcfg.DeprecationEntry
 	for _, v := range versions {
 		for _, channel := range v.channels {
-			entry := declcfg.ChannelEntry{Name: v.name()}
 			before := entries[channel]
+			entry := declcfg.ChannelEntry{Name: v.name(), SkipRange: releases.SkipRange(channel, len(before) == 0, versions[0].Version, v.Version)}
 			if len(before) > 0 {
 				entry.Replaces = before[len(before)-1].Name
-			}
-			if first := versions[0].Version; v.GT(first) && (len(before) == 0 || !strings.HasPrefix(channel, "candidate")) {
-				entry.SkipRange = fmt.Sprintf(">=%s <%s", first, v)
 			}
 			entries[channel] = append(before, entry)
 		}

@@ -65,7 +65,7 @@ func run(o options) error {
 		if err := errors.Join(os.RemoveAll(dir), hub.write(o.root, dir, bundle, published)); err != nil {
 			return err
 		}
-		if problems, err := check(hub, dir, o.root, published); err != nil {
+		if problems, err := check(hub, bundle, o.root, published); err != nil {
 			return err
 		} else if problems > 0 {
 			return fmt.Errorf("%s: %d problems", hub.name, problems)
@@ -74,9 +74,9 @@ func run(o options) error {
 	return nil
 }
 
-// check applies the rules to the state after the pull request is merged: the directory with every earlier
-// release. It prints the result of each rule, and returns the number of problems.
-func check(hub hub, submitted, root string, published []releases.Release) (problems int, err error) {
+// check applies the rules to the state after the pull request is merged: the directory with the bundle and every
+// other release. It prints the result of each rule, and returns the number of problems.
+func check(hub hub, bundle, root string, published []releases.Release) (problems int, err error) {
 	merged, err := os.MkdirTemp("", "operatorhub-")
 	if err != nil {
 		return 0, err
@@ -84,29 +84,12 @@ func check(hub hub, submitted, root string, published []releases.Release) (probl
 	defer os.RemoveAll(merged)
 	dir := filepath.Join(merged, "echo-operator")
 	for i, release := range published {
-		bundle := filepath.Join(merged, release.Version)
-		if err := errors.Join(os.Mkdir(bundle, 0o755), release.Extract(bundle, "bundle"), hub.write(root, dir, bundle, published[:i])); err != nil {
-			return 0, err
-		}
-		if err := os.RemoveAll(bundle); err != nil {
+		earlier := filepath.Join(merged, release.Version)
+		if err := errors.Join(os.Mkdir(earlier, 0o755), release.Extract(earlier, "bundle"), hub.write(root, dir, earlier, published[:i])); err != nil {
 			return 0, err
 		}
 	}
-	for _, file := range []string{"ci.yaml", "catalog-templates"} {
-		if err := os.RemoveAll(filepath.Join(dir, file)); err != nil {
-			return 0, err
-		}
-	}
-	versions, err := filepath.Glob(filepath.Join(submitted, "[0-9]*"))
-	if err != nil {
-		return 0, err
-	}
-	for _, version := range versions { // It replaces a release of the same version.
-		if err := os.RemoveAll(filepath.Join(dir, filepath.Base(version))); err != nil {
-			return 0, err
-		}
-	}
-	if err := os.CopyFS(dir, os.DirFS(submitted)); err != nil {
+	if err := hub.write(root, dir, bundle, published); err != nil {
 		return 0, err
 	}
 	operator, err := load(dir)

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -83,8 +85,8 @@ func load(dir string) (operator, error) {
 		}
 		o.texts[filepath.Base(file)] = string(text)
 		var template struct{ Entries []templateEntry }
-		if err := readYAML(file, &template); err != nil {
-			return o, err
+		if err := yaml.Unmarshal(text, &template); err != nil {
+			return o, fmt.Errorf("%s: %w", file, err)
 		}
 		o.template = append(o.template, template.Entries...)
 	}
@@ -105,9 +107,9 @@ func load(dir string) (operator, error) {
 			return o, err
 		}
 		b.annotations = metadata.Annotations
-		if file := filepath.Join(b.dir, "release-config.yaml"); exists(file) {
-			b.release = &releaseConfig{}
-			b.releaseError = readStrictYAML(file, b.release)
+		var config releaseConfig
+		if err := readStrictYAML(filepath.Join(b.dir, "release-config.yaml"), &config); !errors.Is(err, fs.ErrNotExist) {
+			b.release, b.releaseError = &config, err
 		}
 		o.bundles = append(o.bundles, b)
 	}
@@ -208,28 +210,16 @@ func (o operator) inChannels() map[string][]bundle {
 	return channels
 }
 
-func exists(file string) bool {
-	_, err := os.Stat(file)
-	return err == nil
-}
+func readStrictYAML(file string, into any) error { return decode(file, into, yaml.UnmarshalStrict) }
 
-func readStrictYAML(file string, into any) error {
+func readYAML(file string, into any) error { return decode(file, into, yaml.Unmarshal) }
+
+func decode(file string, into any, unmarshal func([]byte, any, ...yaml.JSONOpt) error) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
-	if err := yaml.UnmarshalStrict(text, into); err != nil {
-		return fmt.Errorf("%s: %w", filepath.Base(file), err)
-	}
-	return nil
-}
-
-func readYAML(file string, into any) error {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	if err := yaml.Unmarshal(text, into); err != nil {
+	if err := unmarshal(text, into); err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	return nil

@@ -23,7 +23,7 @@ import (
 type hub struct {
 	name string
 	// adapt changes the bundle for the hub, and writes the files beside it.
-	adapt func(root, dir, version string, channels []string, published []releases.Release) error
+	adapt func(dir, version string, channels []string, published []releases.Release) error
 }
 
 var hubs = []hub{{"community-operators", onlyFast}, {"community-operators-prod", fileBasedCatalog}}
@@ -39,15 +39,12 @@ func (h hub) write(root, dir, bundle string, published []releases.Release) error
 	if err := copyFile(filepath.Join(root, "config/operatorhub", h.name, "ci.yaml"), filepath.Join(dir, "ci.yaml")); err != nil {
 		return err
 	}
-	if err := os.CopyFS(version, os.DirFS(bundle)); err != nil {
-		return err
-	}
-	channels, err := channelsOf(version)
-	if err != nil {
+	// It replaces a release of the same version.
+	if err := errors.Join(os.RemoveAll(version), os.CopyFS(version, os.DirFS(bundle))); err != nil {
 		return err
 	}
 	published = slices.DeleteFunc(slices.Clone(published), func(r releases.Release) bool { return r.Version == number })
-	return errors.Join(annotateOpenShiftVersions(version), h.adapt(root, dir, number, channels, published))
+	return errors.Join(annotateOpenShiftVersions(version), h.adapt(dir, number, content.Channels, published))
 }
 
 const (
@@ -55,15 +52,9 @@ const (
 	defaultChannelAnnotation = "operators.operatorframework.io.bundle.channel.default.v1"
 )
 
-func channelsOf(version string) ([]string, error) {
-	var metadata struct{ Annotations map[string]string }
-	err := readYAML(filepath.Join(version, "metadata/annotations.yaml"), &metadata)
-	return strings.Split(metadata.Annotations[channelsAnnotation], ","), err
-}
-
 // onlyFast offers the version in the channel fast only. In semver-mode every version is in every channel of its
 // metadata at once, and upgrades through skipRange: that is what the channel fast means, and no other.
-func onlyFast(_, dir, version string, channels []string, _ []releases.Release) error {
+func onlyFast(dir, version string, channels []string, _ []releases.Release) error {
 	fast := slices.IndexFunc(channels, isFast)
 	if fast < 0 {
 		return fmt.Errorf("version %s is in %v: only versions in a channel fast-v<major> are for this hub", version, channels)
@@ -91,26 +82,31 @@ const hubBundles = "quay.io/community-operator-pipeline-prod/echo-operator:"
 
 // fileBasedCatalog writes the template of the published releases, and the places of this version in it. The
 // pipeline adds the version to the template after the merge.
-func fileBasedCatalog(_, dir, version string, channels []string, published []releases.Release) error {
+func fileBasedCatalog(dir, version string, channels []string, published []releases.Release) error {
 	type entry map[string]any
 	name := func(version string) string { return "echo-operator.v" + version }
 	inChannel := map[string][]any{}
 	var bundles []any
+	number := semver.MustParse(version)
+	first := number
+	if len(published) > 0 {
+		first = published[0].Semver()
+	}
 	// place returns what a version replaces and skips in a channel.
-	place := func(number, channel string) entry {
+	place := func(number semver.Version, channel string) entry {
 		e := entry{}
 		before := inChannel[channel]
 		if len(before) > 0 {
 			e["replaces"] = before[len(before)-1].(entry)["name"]
 		}
-		if len(published) > 0 && published[0].Version != number && (len(before) == 0 || !strings.HasPrefix(channel, "candidate-")) {
-			e["skipRange"] = fmt.Sprintf(">=%s <%s", published[0].Version, number)
+		if skipped := releases.SkipRange(channel, len(before) == 0, first, number); skipped != "" {
+			e["skipRange"] = skipped
 		}
 		return e
 	}
 	for _, release := range published {
 		for _, channel := range release.Channels {
-			e := place(release.Version, channel)
+			e := place(release.Semver(), channel)
 			e["name"] = name(release.Version)
 			inChannel[channel] = append(inChannel[channel], e)
 		}
@@ -118,7 +114,7 @@ func fileBasedCatalog(_, dir, version string, channels []string, published []rel
 	}
 	var catalogTemplates []any
 	for _, channel := range channels {
-		e := place(version, channel)
+		e := place(number, channel)
 		e["template_name"], e["channels"] = "basic.yaml", []string{channel}
 		catalogTemplates = append(catalogTemplates, e)
 	}

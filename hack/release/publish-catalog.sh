@@ -8,16 +8,16 @@ git diff --exit-code -- catalog || fail "catalog/echo-operator is not current: r
 opm validate catalog/echo-operator
 hack/release/check-images.sh
 
-newest=$(awk '/^- version:/ {version = $3} /^  commit:/ {released = version} END {print released}' catalog/releases.yaml)
+newest=$(go -C hack run ./catalog releases | tail -1 | cut -d' ' -f1)
 built=localhost/echo-operator-catalog:built
 make --no-print-directory catalog-image CATALOG_IMG="$built"
 # A promotion or a deprecation changes the catalog without a release: its tag has a number.
-tag=v$newest
+tag=v$newest digest=$(local_digest "$built")
 for ((revision = 2; ; revision++)); do
 	existing=$(remote_digest "ghcr.io/$base-catalog:$tag") || break
-	[ "$existing" != "$(local_digest "$built")" ] || break
+	[ "$existing" != "$digest" ] || break
 	tag=v$newest-$revision
 done
 publish "$built" "ghcr.io/$base-catalog:$tag" >&2
 push "$built" "ghcr.io/$base-catalog:v${newest%%.*}"
-echo "ghcr.io/$base-catalog $(remote_digest "ghcr.io/$base-catalog:$tag")"
+echo "ghcr.io/$base-catalog $digest"

@@ -90,9 +90,6 @@ func TestEveryMakeTargetInDocumentsExists(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"install", "uninstall", "deploy", "undeploy", "run"} {
-		targets[name] = true
-	}
 	commands := 0
 	for _, page := range pages(t) {
 		for _, code := range code(readFile(t, page)) {
@@ -115,18 +112,18 @@ func TestEveryMakeTargetInDocumentsExists(t *testing.T) {
 	}
 }
 
-var (
-	codeBlock = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```")
-	inline    = regexp.MustCompile("`([^`\n]+)`")
-)
+var inline = regexp.MustCompile("`([^`]+)`")
 
 // code returns the lines of code blocks, and text in backticks.
 func code(text string) (code []string) {
-	for _, found := range codeBlock.FindAllStringSubmatch(text, -1) {
-		code = append(code, strings.Split(found[2], "\n")...)
-	}
-	for _, span := range inline.FindAllStringSubmatch(codeBlock.ReplaceAllString(text, ""), -1) {
-		code = append(code, span[1])
+	lines := strings.Split(text, "\n")
+	for i, line := range prose(text) {
+		if line == "" {
+			code = append(code, lines[i])
+		}
+		for _, span := range inline.FindAllStringSubmatch(line, -1) {
+			code = append(code, span[1])
+		}
 	}
 	return code
 }
@@ -236,34 +233,31 @@ func TestShellBlocksAreValid(t *testing.T) {
 			exist[name] = true
 		}
 	}
-	blocks := 0
+	found := 0
 	for _, page := range pages(t) {
-		for _, found := range codeBlock.FindAllStringSubmatch(readFile(t, page), -1) {
-			if found[1] != "sh" {
-				continue
-			}
-			blocks++
+		for _, b := range blocks(readFile(t, page)) {
+			found++
 			check := exec.Command("bash", "-n")
 			// A placeholder in angle brackets is not shell.
-			check.Stdin = strings.NewReader(regexp.MustCompile(`<[a-z][a-z ./-]*>`).ReplaceAllString(found[2], "placeholder"))
+			check.Stdin = strings.NewReader(regexp.MustCompile(`<[a-z][a-z ./-]*>`).ReplaceAllString(b.commands, "placeholder"))
 			if output, err := check.CombinedOutput(); err != nil {
-				t.Errorf("%s: %v\n%s\n%s", page, err, output, found[2])
+				t.Errorf("%s:%d: %v\n%s\n%s", page, b.line, err, output, b.commands)
 			}
-			for line := range strings.Lines(strings.ReplaceAll(found[2], "\\\n", " ")) {
+			for line := range strings.Lines(strings.ReplaceAll(b.commands, "\\\n", " ")) {
 				waits := strings.Contains(line, "kubectl") && (strings.Contains(line, " wait ") || strings.Contains(line, " rollout status "))
 				if waits && !strings.Contains(line, "--timeout") {
-					t.Errorf("%s: %q waits without --timeout", page, line)
+					t.Errorf("%s:%d: %q waits without --timeout", page, b.line, line)
 				}
 			}
-			for _, match := range manifest.FindAllStringSubmatch(found[2], -1) {
+			for _, match := range manifest.FindAllStringSubmatch(b.commands, -1) {
 				if !exist[strings.TrimSuffix(match[1], "/")] {
-					t.Errorf("%s: %s does not exist", page, match[1])
+					t.Errorf("%s:%d: %s does not exist", page, b.line, match[1])
 				}
 			}
 		}
 	}
-	t.Logf("%d blocks of shell commands", blocks)
-	if blocks < 100 {
-		t.Errorf("found %d blocks of shell commands, want at least 100", blocks)
+	t.Logf("%d blocks of shell commands", found)
+	if found < 100 {
+		t.Errorf("found %d blocks of shell commands, want at least 100", found)
 	}
 }

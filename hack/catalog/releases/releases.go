@@ -168,6 +168,16 @@ func upgrade(releases []Release, from, to semver.Version) Release {
 	return sum
 }
 
+// SkipRange returns the range of the versions that upgrade to a version directly, or nothing. In a channel other than
+// candidate, these are all earlier ones since the first version of the package. So they are for the version that opens
+// a channel, because users change to that channel from an earlier one.
+func SkipRange(channel string, opens bool, first, version semver.Version) string {
+	if version.LTE(first) || (strings.HasPrefix(channel, "candidate") && !opens) {
+		return ""
+	}
+	return fmt.Sprintf(">=%s <%s", first, version)
+}
+
 // File returns a file of the release. The path is relative to the root of the repository.
 func (r Release) File(path string) ([]byte, error) {
 	return git(r.root, "show", r.Commit+":"+path)
