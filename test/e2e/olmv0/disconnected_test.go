@@ -26,7 +26,7 @@ const hosts = "/etc/containerd/certs.d/_default/hosts.toml"
 
 var _ = Describe("On a disconnected cluster", Label("disconnected"), func() {
 	It("this tree installs from a mirror that contains only its related images", func() {
-		head := next.Channel("stable-v0").Head()
+		head := next().Channel("stable-v0").Head()
 
 		By("copying its related images, the catalog, and the images that OLM needs to read a catalog")
 		registry, err := os.ReadFile(root + "/bin/cluster/registry")
@@ -35,7 +35,7 @@ var _ = Describe("On a disconnected cluster", Label("disconnected"), func() {
 		catalogImage := image + "next"
 		digest := run("skopeo", "inspect", "--tls-verify=false", "--format={{.Digest}}", source+path(catalogImage))
 		catalogImage = strings.TrimSuffix(image, ":") + "@" + strings.TrimSpace(digest)
-		images := append(next.RelatedImages(head), catalogImage,
+		images := append(next().RelatedImages(head), catalogImage,
 			"quay.io/operator-framework/olm:v0.46.0", "quay.io/operator-framework/opm:v1.74.0")
 		for _, image := range images {
 			name, _, _ := strings.Cut(strings.ReplaceAll(path(image), "@", ":"), ":")

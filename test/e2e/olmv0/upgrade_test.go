@@ -5,6 +5,7 @@ package olmv0
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/blang/semver/v4"
@@ -22,8 +23,9 @@ const (
 	servedCatalog = image + "served"
 )
 
-// next is the catalog after the release of this tree's version.
-var next = read("bin/catalogs/next/echo-operator")
+// next returns the catalog after the release of this tree's version. It is read only after the check
+// of the cluster: a clone without catalogs must fail with the message of that check, too.
+var next = sync.OnceValue(func() catalog.Catalog { return read("bin/catalogs/next/echo-operator") })
 
 func read(name string) catalog.Catalog {
 	read, err := catalog.Read(root + "/" + name)
@@ -90,7 +92,7 @@ var _ = Describe("An upgrade", Label("upgrade"), func() {
 
 	It("is not needed after an installation from a catalog image with its own server", func() {
 		serveCatalog(servedCatalog)
-		channel := next.Channel("stable-v0")
+		channel := next().Channel("stable-v0")
 		subscribe(channel.Name, "")
 		awaitSucceeded(channel.Head().String())
 	})
@@ -152,7 +154,7 @@ var _ = Describe("An upgrade", Label("upgrade"), func() {
 
 	It("follows a change of the channel, also to the next major version", func() {
 		_, tree, _, _ := newest()
-		from := next.Versions()[len(next.Versions())-2]
+		from := next().Versions()[len(next().Versions())-2]
 		serveCatalog(image + "major")
 		subscribe("candidate-v0", from.String())
 		awaitSucceeded(from.String())
@@ -190,8 +192,8 @@ func workloadDuringBrokenUpgrade(namespace string) workload.Workload {
 var _ = Describe("Every upgrade to this tree", Label("every-edge"), func() {
 	BeforeEach(func() { serveCatalog(image + "next") })
 
-	tree := next.Versions()[len(next.Versions())-1]
-	for _, channel := range next.Channels {
+	tree := next().Versions()[len(next().Versions())-1]
+	for _, channel := range next().Channels {
 		for _, from := range channel.Versions() {
 			if to, _ := channel.Next(from); to.Equals(tree) {
 				It(fmt.Sprintf("in %s, from %s", channel.Name, from), func() { stepThrough(channel, from) })
@@ -199,7 +201,7 @@ var _ = Describe("Every upgrade to this tree", Label("every-edge"), func() {
 		}
 	}
 	It("in candidate-v0, from the oldest version through every other", Label("step-through"), func() {
-		channel := next.Channel("candidate-v0")
+		channel := next().Channel("candidate-v0")
 		stepThrough(channel, channel.Versions()[0])
 	})
 })
