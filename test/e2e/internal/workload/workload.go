@@ -49,8 +49,8 @@ const (
 	minRequests = 300
 
 	// maxLost is the upper bound of the requests that a rollout of a server without probes may lose: those
-	// of 100 ms.
-	maxLost = 2
+	// of one second. A server listens within 100 ms, and later while all cores are busy.
+	maxLost = 20
 )
 
 // Workload is a namespace with three Echoes, their four pods, and a prober.
