@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
@@ -78,8 +79,16 @@ func (e *environment) addUsers(ctx context.Context, root string) (err error) {
 	if err != nil {
 		return err
 	}
-	e.baselineClient, err = client.New(config, client.Options{Scheme: e.controlPlane.Client.Scheme()})
-	return err
+	if e.baselineClient, err = client.New(config, client.Options{Scheme: e.controlPlane.Client.Scheme()}); err != nil {
+		return err
+	}
+	// The baseline client also updates children, which the operator patches, and ConfigMaps, as the scale of
+	// what a write costs. A bare API server does not aggregate the role edit.
+	return e.controlPlane.Client.Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: baselineUser + "-edits"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:aggregate-to-edit"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: baselineUser}},
+	})
 }
 
 func (e *environment) stop(ctx context.Context) error {

@@ -45,10 +45,14 @@ func (o options) measureConvergence(ctx context.Context, e *environment, r *repo
 		if err != nil {
 			return err
 		}
-		converged := newRatioResult(fmt.Sprintf("converge %d Echoes", n), pick(operator, create), pick(baseline, create), target)
-		r.Results = append(r.Results, converged, newRatioResult("  CPU time for that, of API server, etcd and writer", pick(operator, createCPU), pick(baseline, createCPU), nil))
+		converged := newRatioResult(fmt.Sprintf("converge %d Echoes", n), pick(operator, create, wall), pick(baseline, create, wall), target)
+		r.Results = append(append(r.Results, converged), cpuResults(operator, baseline, create)...)
 		if edit {
-			r.Results = append(r.Results, newRatioResult(fmt.Sprintf("edit the message of %d Echoes", n), pick(operator, editTime), pick(baseline, editTime), target))
+			r.Results = append(r.Results, newRatioResult(fmt.Sprintf("edit the message of %d Echoes", n), pick(operator, edited, wall), pick(baseline, edited, wall), target))
+			r.Results = append(r.Results, cpuResults(operator, baseline, edited)...)
+			if err := o.measureWriteCost(ctx, e, r, n, concurrency, operator); err != nil {
+				return err
+			}
 		}
 		r.Growth = append(r.Growth, point{X: float64(n), Operator: 1000 * converged.Operator / float64(n), Baseline: 1000 * converged.Baseline / float64(n)})
 	}
@@ -78,19 +82,63 @@ func (o options) takeTurns(ctx context.Context, e *environment, n, concurrency i
 				return nil, nil, fmt.Errorf("%d Echoes, turn %d: %w", n, turn+1, err)
 			}
 		}
-		progress("  %d Echoes, turn %d of %d: ratio to the baseline client %.2f", n, turn+1, o.turns, op.create.Seconds()/base.create.Seconds())
+		progress("  %d Echoes, turn %d of %d: ratio to the baseline client %.2f", n, turn+1, o.turns, op.create.wall.Seconds()/base.create.wall.Seconds())
 		operator, baseline = append(operator, op), append(baseline, base)
 	}
 	return operator, baseline, nil
 }
 
-func create(t timings) time.Duration    { return t.create }
-func editTime(t timings) time.Duration  { return t.edit }
-func createCPU(t timings) time.Duration { return t.createCPU }
+// Writes of the operator for a new Echo and for an edit, as measureWrites counts them.
+const (
+	writesPerCreate = 4
+	writesPerEdit   = 2
+)
 
-func pick(all []timings, which func(timings) time.Duration) (durations []time.Duration) {
+// measureWriteCost compares the API server's CPU time for a write of the operator with that for a
+// ConfigMap, which is the cheapest write.
+func (o options) measureWriteCost(ctx context.Context, e *environment, r *report, n, concurrency int, operator []timings) error {
+	var configMaps []timings
+	for range o.turns {
+		t, err := e.measureConfigMaps(ctx, n, concurrency)
+		if err != nil {
+			return err
+		}
+		configMaps = append(configMaps, t)
+	}
+	perWrite := func(times []time.Duration, writes int) (per []time.Duration) {
+		for _, t := range times {
+			per = append(per, t/time.Duration(writes))
+		}
+		return per
+	}
+	r.Results = append(r.Results,
+		newRatioResult("CPU time of the API server per write for a new Echo ÷ POST of a ConfigMap",
+			perWrite(pick(operator, create, apiServerCPU), n*writesPerCreate), perWrite(pick(configMaps, create, apiServerCPU), n), nil),
+		newRatioResult("  for an edit ÷ PUT of a ConfigMap",
+			perWrite(pick(operator, edited, apiServerCPU), n*writesPerEdit), perWrite(pick(configMaps, edited, apiServerCPU), n), nil))
+	return nil
+}
+
+// cpuResults compare the CPU times of operator and baseline client.
+func cpuResults(operator, baseline []timings, operation func(timings) measurement) []result {
+	return []result{
+		newRatioResult("  CPU time for that, of the writer", pick(operator, operation, writerCPU), pick(baseline, operation, writerCPU), new(1.4)),
+		newRatioResult("  of the API server", pick(operator, operation, apiServerCPU), pick(baseline, operation, apiServerCPU), nil),
+		newRatioResult("  of API server, etcd and writer", pick(operator, operation, allCPU), pick(baseline, operation, allCPU), nil),
+	}
+}
+
+func create(t timings) measurement { return t.create }
+func edited(t timings) measurement { return t.edit }
+
+func wall(m measurement) time.Duration         { return m.wall }
+func writerCPU(m measurement) time.Duration    { return m.cpu.writer }
+func apiServerCPU(m measurement) time.Duration { return m.cpu.apiServer }
+func allCPU(m measurement) time.Duration       { return m.cpu.all }
+
+func pick(all []timings, operation func(timings) measurement, which func(measurement) time.Duration) (durations []time.Duration) {
 	for _, t := range all {
-		durations = append(durations, which(t))
+		durations = append(durations, which(operation(t)))
 	}
 	return durations
 }
@@ -106,13 +154,13 @@ func (o options) measureWorkers(ctx context.Context, e *environment, r *report, 
 		if err != nil {
 			return err
 		}
-		baseline = append(baseline, t.create)
+		baseline = append(baseline, t.create.wall)
 		for _, workers := range numbers {
 			t, err := e.measureOperator(ctx, 500, workers, false)
 			if err != nil {
 				return fmt.Errorf("%d workers: %w", workers, err)
 			}
-			operator[workers] = append(operator[workers], t.create)
+			operator[workers] = append(operator[workers], t.create.wall)
 		}
 	}
 	for _, workers := range numbers {
@@ -164,10 +212,11 @@ func (o options) measureWrites(ctx context.Context, e *environment, r *report) e
 		return err
 	}
 	r.Converged = counts
-	targets := map[string]float64{operationCreate: 4, operationEdit: 3, operationScale: 3}
+	targets := map[string]float64{operationCreate: 4, operationEdit: 2, operationScale: 2}
 	for _, c := range counts {
 		if target, ok := targets[c.Operation]; ok {
-			r.Results = append(r.Results, newValueResult("writes per Echo: "+c.Operation, "", &target, c.Writes))
+			r.Results = append(r.Results, newValueResult("writes per Echo: "+c.Operation, "", &target, c.Writes),
+				newValueResult("  reconciliations", "", new(1.2), c.Reconciliations))
 		}
 	}
 	return nil

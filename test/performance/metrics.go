@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"slices"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
@@ -77,8 +78,8 @@ func (e *environment) newScraper(ctx context.Context, name, port string) (*scrap
 	return &scraper{client: &http.Client{Transport: transport}, url: "https://127.0.0.1:" + port + "/metrics", token: token.Status.Token}, nil
 }
 
-// queueDuration reads how long Echoes have waited in the queue since the operator's start.
-func (s *scraper) queueDuration(ctx context.Context) (*dto.Histogram, error) {
+// scrape reads the operator's metrics.
+func (s *scraper) scrape(ctx context.Context) (map[string]*dto.MetricFamily, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url, nil)
 	if err != nil {
 		return nil, err
@@ -92,18 +93,44 @@ func (s *scraper) queueDuration(ctx context.Context) (*dto.Histogram, error) {
 	if response.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("read the operator's metrics: %s", response.Status)
 	}
-	families, err := parseMetrics(response.Body)
+	return parseMetrics(response.Body)
+}
+
+// queueDuration reads how long Echoes have waited in the queue since the operator's start.
+func (s *scraper) queueDuration(ctx context.Context) (*dto.Histogram, error) {
+	families, err := s.scrape(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for _, metric := range families["workqueue_queue_duration_seconds"].GetMetric() {
-		for _, label := range metric.GetLabel() {
-			if label.GetName() == "name" && label.GetValue() == "echo" {
-				return metric.GetHistogram(), nil
-			}
+	const name = "workqueue_queue_duration_seconds"
+	for _, metric := range families[name].GetMetric() {
+		if hasLabel(metric, "name", "echo") {
+			return metric.GetHistogram(), nil
 		}
 	}
-	return nil, errors.New("the operator has no metric workqueue_queue_duration_seconds for its queue")
+	return nil, errors.New("the operator has no metric " + name + " for its queue")
+}
+
+// reconciliations reads the number of reconciliations of Echoes since the operator's start.
+func (s *scraper) reconciliations(ctx context.Context) (count float64, err error) {
+	families, err := s.scrape(ctx)
+	if err != nil {
+		return 0, err
+	}
+	const name = "controller_runtime_reconcile_total"
+	if families[name] == nil {
+		return 0, errors.New("the operator has no metric " + name)
+	}
+	for _, metric := range families[name].GetMetric() {
+		if hasLabel(metric, "controller", "echo") {
+			count += metric.GetCounter().GetValue()
+		}
+	}
+	return count, nil
+}
+
+func hasLabel(metric *dto.Metric, name, value string) bool {
+	return slices.ContainsFunc(metric.GetLabel(), func(l *dto.LabelPair) bool { return l.GetName() == name && l.GetValue() == value })
 }
 
 // quantile returns the upper bound of the histogram bucket with the quantile of all observations

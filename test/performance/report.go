@@ -107,9 +107,9 @@ func (r *report) print(w io.Writer) {
 		state  string
 		counts []requestCount
 	}{{"converged", r.Converged}, {"ready", r.Ready}} {
-		fmt.Fprintf(w, "\n| operation | requests per Echo until it is %s |\n|---|---|\n", table.state)
+		fmt.Fprintf(w, "\n| operation | reconciliations per Echo until it is %s | requests per Echo |\n|---|---|---|\n", table.state)
 		for _, c := range table.counts {
-			fmt.Fprintf(w, "| %s | %s |\n", c.Operation, c)
+			fmt.Fprintf(w, "| %s | %.2f | %s |\n", c.Operation, c.Reconciliations, c)
 		}
 	}
 }

@@ -37,11 +37,21 @@ func (e *environment) countRequests(ctx context.Context, n int, steadyState time
 	if err != nil {
 		return nil, err
 	}
-	operator, err := e.startOperator(namespace)
+	port, err := controlplane.FreePort()
+	if err != nil {
+		return nil, err
+	}
+	scraper, err := e.newScraper(ctx, namespace, port)
+	if err != nil {
+		return nil, err
+	}
+	metricsAddress := "--metrics-bind-address=127.0.0.1:" + port
+	operator, err := e.startOperator(namespace, metricsAddress)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, operator.Terminate()) }()
+	reconciliations := 0.0
 	var echoes []*echov1.Echo
 	for _, operation := range []struct {
 		name string
@@ -59,7 +69,8 @@ func (e *environment) countRequests(ctx context.Context, n int, steadyState time
 			if err := operator.Terminate(); err != nil {
 				return err
 			}
-			next, err := e.startOperator(namespace)
+			reconciliations = 0
+			next, err := e.startOperator(namespace, metricsAddress)
 			if err != nil {
 				return err
 			}
@@ -91,7 +102,13 @@ func (e *environment) countRequests(ctx context.Context, n int, steadyState time
 		if err != nil {
 			return nil, err
 		}
-		counts = append(counts, newRequestCount(operation.name, events, n))
+		total, err := scraper.reconciliations(ctx)
+		if err != nil {
+			return nil, err
+		}
+		count := newRequestCount(operation.name, events, n)
+		count.Reconciliations = (total - reconciliations) / float64(n)
+		counts, reconciliations = append(counts, count), total
 	}
 	return counts, nil
 }
@@ -109,6 +126,8 @@ type requestCount struct {
 	Reads float64 `json:"reads"`
 	// Requests are all requests by verb and resource.
 	Requests map[string]float64 `json:"requests"`
+	// Reconciliations is the number of reconciliations.
+	Reconciliations float64 `json:"reconciliations"`
 	// Watches is the number of started watches, in total and not per Echo.
 	Watches float64 `json:"watches"`
 }
