@@ -127,8 +127,6 @@ func managerOptions(s settings) manager.Options {
 		Scheme:                        scheme,
 		MapperProvider:                func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return controller.RESTMapper(), nil },
 		Cache:                         controller.CacheOptions(s.namespaces),
-		Client:                        controller.ClientOptions(s.namespaces),
-		NewClient:                     controller.NewClient,
 		HealthProbeBindAddress:        s.healthAddress,
 		PprofBindAddress:              s.pprofAddress,
 		LeaderElection:                s.leaderElect,

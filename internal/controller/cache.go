@@ -3,11 +3,9 @@ package controller
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"math"
 	"slices"
 	"strings"
-	"time"
 	"unique"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -17,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -191,54 +188,4 @@ func RESTMapper() meta.RESTMapper {
 		add(kind.ObjectKind, kind.Resource)
 	}
 	return mapper
-}
-
-// ClientOptions makes a read from the cache wait until the cache contains the client's earlier
-// writes, so that a reconciliation does not act on a stale snapshot. controller-runtime supports
-// this for one namespace or for all. With several, a reconciliation may need a retry.
-func ClientOptions(namespaces []string) client.Options {
-	return client.Options{Cache: &client.CacheOptions{
-		EnableReadYourWritesConsistency: new(len(namespaces) <= 1),
-	}}
-}
-
-// cacheWaitTimeout limits how long a read waits for the client's earlier writes.
-const cacheWaitTimeout = time.Second
-
-// NewClient returns a client whose reads wait for at most cacheWaitTimeout. The unlimited wait of
-// controller-runtime never ends if an object was deleted while the watch was interrupted,
-// because the cache then never contains the write. Correctness does not depend on the wait: it
-// only saves requests that would fail.
-func NewClient(config *rest.Config, options client.Options) (client.Client, error) {
-	c, err := client.New(config, options)
-	if err != nil {
-		return nil, err
-	}
-	return boundedWaitClient{Client: c, cache: options.Cache.Reader}, nil
-}
-
-// boundedWaitClient reads from the cache without waiting after cacheWaitTimeout.
-type boundedWaitClient struct {
-	client.Client
-	cache client.Reader
-}
-
-// Get implements client.Reader.
-func (c boundedWaitClient) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-	return c.read(ctx, func(ctx context.Context, reader client.Reader) error { return reader.Get(ctx, key, object, options...) })
-}
-
-// List implements client.Reader.
-func (c boundedWaitClient) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	return c.read(ctx, func(ctx context.Context, reader client.Reader) error { return reader.List(ctx, list, options...) })
-}
-
-func (c boundedWaitClient) read(ctx context.Context, from func(context.Context, client.Reader) error) error {
-	waiting, stop := context.WithTimeout(ctx, cacheWaitTimeout)
-	defer stop()
-	err := from(waiting, c.Client)
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return from(ctx, c.cache)
-	}
-	return err
 }

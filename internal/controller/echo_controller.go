@@ -40,7 +40,8 @@ import (
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create
 
 const (
-	// After a write based on a stale snapshot, the operator waits for the cache and retries.
+	// After a write based on a stale snapshot, an event usually reconciles the Echo again. The retry
+	// is for changes that the watch does not report.
 	staleRetry = time.Second
 
 	// Other errors of the API server are retried with exponential back-off between these
@@ -79,6 +80,8 @@ type EchoReconciler struct {
 
 	slots *slots
 	pace  pace
+	// ownWrites has the writes that the cache does not contain yet.
+	ownWrites ownWrites
 	// verifiers has the verifiers in the cache.
 	verifiers verifiers
 	// optional has the kinds that the cluster may not serve, by name.
@@ -94,8 +97,8 @@ func (r *EchoReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager)
 	}
 	r.slots = newSlots(r.MaxConcurrentReconciles)
 	b := ctrl.NewControllerManagedBy(mgr).
-		For(&echov1.Echo{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&echov1.Echo{}, requeueOnStatusChange, builder.WithPredicates(statusChanged)).
+		For(&echov1.Echo{}, builder.WithPredicates(r.ownWrites.news(echoKind))).
+		WatchesRawSource(r.ownWrites.source()).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(echoOfPod), builder.WithPredicates(ignoreInitialList, podFailureChanged)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: r.MaxConcurrentReconciles + maxSlow,
@@ -105,7 +108,7 @@ func (r *EchoReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager)
 	r.optional = map[string]*optionalAPI{}
 	for _, kind := range children.DifferentObjectKinds() {
 		if kind.OptionalAPI {
-			api, err := newOptionalAPI(mgr, kind, r.Namespaces, cmp.Or(r.discoveryPeriod, discoveryPeriod))
+			api, err := newOptionalAPI(mgr, kind, r.Namespaces, cmp.Or(r.discoveryPeriod, discoveryPeriod), r.ownWrites.news(kind.ObjectKind))
 			if err != nil {
 				return err
 			}
@@ -114,9 +117,12 @@ func (r *EchoReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager)
 			continue
 		}
 		b.Watches(kind.New(), handler.EnqueueRequestsFromMapFunc(echoOfChild),
-			builder.WithPredicates(r.verifiers.observe(kind.ObjectKind), ignoreInitialList))
+			builder.WithPredicates(r.verifiers.observe(kind.ObjectKind), ignoreInitialList, r.ownWrites.news(kind.ObjectKind)))
 	}
-	return b.Complete(reconcile.AsReconciler(mgr.GetClient(), r))
+	if err := mgr.Add(&r.ownWrites); err != nil {
+		return err
+	}
+	return b.Complete(reconcile.Func(r.reconcileRequest))
 }
 
 // ignoreInitialList drops the create events of objects that existed before the operator started.
@@ -125,33 +131,27 @@ var ignoreInitialList = predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList },
 }
 
-// requeueOnStatusChange requeues the Echo when its status changes, including by an external
-// client. It also requeues after the operator's own write: a reconciliation that has not seen
-// that write yet may have kept a status that it should have changed. The delay limits the rate
-// if two operators write different statuses.
-var requeueOnStatusChange = handler.Funcs{
-	UpdateFunc: func(_ context.Context, e event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-		queue.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.ObjectNew)}, staleRetry)
-	},
-}
-
-var statusChanged = predicate.Funcs{
-	UpdateFunc: func(e event.UpdateEvent) bool {
-		return !equality.Semantic.DeepEqual(e.ObjectOld.(*echov1.Echo).Status, e.ObjectNew.(*echov1.Echo).Status)
-	},
+// reconcileRequest reconciles the Echo as the cache has it, if that is up to date.
+func (r *EchoReconciler) reconcileRequest(ctx context.Context, request reconcile.Request) (ctrl.Result, error) {
+	slot, entered := r.slots.enter(ctx, request.Namespace)
+	if !entered {
+		return ctrl.Result{RequeueAfter: wait.Jitter(saturatedRetry, 1)}, nil
+	}
+	defer slot.leave()
+	if !r.ownWrites.begin(request.NamespacedName) {
+		return ctrl.Result{}, nil
+	}
+	defer r.ownWrites.end(request.NamespacedName)
+	var echo echov1.Echo
+	if err := r.Client.Get(ctx, request.NamespacedName, &echo); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	return r.Reconcile(context.WithValue(ctx, slotKey{}, slot), &echo)
 }
 
 // Reconcile reconciles each child, computes the status from the observed state, and writes the
 // status if it changed.
 func (r *EchoReconciler) Reconcile(ctx context.Context, echo *echov1.Echo) (ctrl.Result, error) {
-	if r.slots != nil { // A reconciler without a manager runs alone.
-		slot, entered := r.slots.enter(ctx, echo.Namespace)
-		if !entered {
-			return ctrl.Result{RequeueAfter: wait.Jitter(saturatedRetry, 1)}, nil
-		}
-		defer slot.leave()
-		ctx = context.WithValue(ctx, slotKey{}, slot)
-	}
 	observed, recheck, err := r.reconcileChildren(ctx, echo)
 	if err != nil {
 		return retry(err)
@@ -159,7 +159,8 @@ func (r *EchoReconciler) Reconcile(ctx context.Context, echo *echov1.Echo) (ctrl
 	if err := r.observePods(ctx, echo, &observed); err != nil {
 		return retry(err)
 	}
-	if noted, err := r.noteRootImage(ctx, echo, observed); noted || err != nil {
+	noted, err := r.noteRootImage(ctx, echo, &observed)
+	if err != nil {
 		return retry(err)
 	}
 	next := withTransitionTimes(status.Of(echo, observed), echo)
@@ -168,7 +169,7 @@ func (r *EchoReconciler) Reconcile(ctx context.Context, echo *echov1.Echo) (ctrl
 		return retry(err)
 	}
 	seconds := time.Duration(status.Recheck(echo, observed, next)) * time.Second
-	return ctrl.Result{RequeueAfter: earliest(recheck, paused, seconds)}, nil
+	return ctrl.Result{RequeueAfter: earliest(recheck, noted, paused, seconds)}, nil
 }
 
 // earliest returns the shortest of the times that are not 0.
@@ -256,23 +257,25 @@ func (r *EchoReconciler) observeChild(ctx context.Context, echo *echov1.Echo, c 
 }
 
 // noteRootImage has the Deployment set a user ID, if the kubelet reports that the image would run
-// as root. It returns whether it wrote the Deployment.
-func (r *EchoReconciler) noteRootImage(ctx context.Context, echo *echov1.Echo, observed status.Observation) (bool, error) {
+// as root. It returns when to reconcile again.
+func (r *EchoReconciler) noteRootImage(ctx context.Context, echo *echov1.Echo, observed *status.Observation) (recheck time.Duration, err error) {
 	if observed.Deployment == nil || !status.NeedsRootImageNote(observed.Pods, observed.NewestReplicaSet) {
-		return false, nil
+		return 0, nil
 	}
 	desired := observed.Deployment.DeepCopy()
 	if !children.NoteRootImage(desired) {
-		return false, nil
+		return 0, nil
 	}
 	children.Deployment(desired, echo, r.ServerImage)
-	for _, c := range children.Kinds {
-		if _, is := c.New().(*appsv1.Deployment); is && !c.Verifier {
-			_, err := r.patch(ctx, echo, c, children.Inputs{ServerImage: r.ServerImage}, observed.Deployment, desired)
-			return true, err
-		}
+	i := slices.IndexFunc(children.Kinds, func(c children.Kind) bool { return c.ObjectKind == "Deployment" && !c.Verifier })
+	c := children.Kinds[i]
+	result, err := r.patch(ctx, echo, c, children.Inputs{ServerImage: r.ServerImage}, observed.Deployment, desired)
+	if err != nil {
+		return 0, err
 	}
-	return false, nil
+	observed.Overridden = slices.DeleteFunc(observed.Overridden, func(o echov1.OverriddenChild) bool { return o.Kind == c.Name })
+	r.observe(observed, echo, c, result)
+	return result.recheck, nil
 }
 
 // retry returns when to retry after an error that is not terminal.
@@ -323,6 +326,7 @@ func (r *EchoReconciler) writeStatus(ctx context.Context, echo *echov1.Echo, nex
 		r.pace.failed(unwrittenStatus(echo), echo.Generation, nil)
 		return 0, err
 	}
+	r.ownWrites.wrote(echo, echoKind, updated)
 	r.pace.wrote(t, echo.Generation, statusBurst)
 	r.recordEvent(ctx, echo, updated)
 	if firstReady(echo, updated) {

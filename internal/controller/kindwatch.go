@@ -20,8 +20,12 @@ import (
 	"github.com/kkloud-io/echo-operator/internal/status"
 )
 
-// watchStartTimeout is how long the API server may take to list a kind until the status reports it.
-const watchStartTimeout = 10 * time.Second
+const (
+	// syncTimeout is how long a reconciliation waits for the list of a kind.
+	syncTimeout = time.Second
+	// watchStartTimeout is how long the API server may take to list a kind until the status reports it.
+	watchStartTimeout = 10 * time.Second
+)
 
 // kindWatch is a watch of an optional kind, with a cache of its own: a kind that cannot be listed
 // would make the manager's cache unready, and that cache cannot forget what its clients waited for
@@ -59,15 +63,15 @@ func startWatch(ctx context.Context, mgr ctrl.Manager, o *optionalAPI, namespace
 		cancel()
 		return nil, fmt.Errorf("set up the cache of the kind %s: %w", o.kind.Name, err)
 	}
-	clientOptions := ClientOptions(namespaces)
-	clientOptions.Scheme, clientOptions.Mapper, clientOptions.HTTPClient = options.Scheme, options.Mapper, options.HTTPClient
-	clientOptions.Cache.Reader = kindCache
-	if w.client, err = NewClient(mgr.GetConfig(), clientOptions); err != nil {
+	w.client, err = client.New(mgr.GetConfig(), client.Options{
+		Scheme: options.Scheme, Mapper: options.Mapper, HTTPClient: options.HTTPClient, Cache: &client.CacheOptions{Reader: kindCache},
+	})
+	if err != nil {
 		cancel()
 		return nil, fmt.Errorf("set up the client of the kind %s: %w", o.kind.Name, err)
 	}
 	log.FromContext(ctx).Info("The API server serves the kind; starting the watch", "kind", o.kind.Name)
-	events := source.Kind(kindCache, client.Object(o.kind.New()), handler.EnqueueRequestsFromMapFunc(echoOfChild), ignoreInitialList)
+	events := source.Kind(kindCache, client.Object(o.kind.New()), handler.EnqueueRequestsFromMapFunc(echoOfChild), ignoreInitialList, o.news)
 	if err := events.Start(ctx, o.queue); err != nil {
 		cancel()
 		return nil, err
@@ -108,7 +112,7 @@ func (w *kindWatch) fail(ctx context.Context, err error) bool {
 	return true
 }
 
-// wait waits until the cache is complete. If that takes longer than cacheWaitTimeout, or fails, it
+// wait waits until the cache is complete. If that takes longer than syncTimeout, or fails, it
 // returns what the reconciliation reports about the child.
 func (w *kindWatch) wait(ctx context.Context, kind children.Kind) (watched bool, instead child, err error) {
 	if w.isSynced() {
@@ -118,7 +122,7 @@ func (w *kindWatch) wait(ctx context.Context, kind children.Kind) (watched bool,
 		select {
 		case <-w.synced:
 		case <-w.failed:
-		case <-time.After(cacheWaitTimeout):
+		case <-time.After(syncTimeout):
 		case <-ctx.Done():
 		}
 		return nil

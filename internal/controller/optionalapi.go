@@ -12,6 +12,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -46,6 +47,8 @@ type optionalAPI struct {
 	watchKind func(context.Context, *optionalAPI) (*kindWatch, error)
 	// echoes reads Echoes from the cache.
 	echoes client.Reader
+	// news drops the events of the operator's own writes.
+	news predicate.Predicate
 
 	// ctx ends with the manager, and queue is that of the controller. Both are set at its start.
 	ctx   context.Context
@@ -66,7 +69,7 @@ type optionalAPI struct {
 }
 
 // newOptionalAPI returns the optional API of a kind.
-func newOptionalAPI(mgr ctrl.Manager, kind children.Kind, namespaces []string, period time.Duration) (*optionalAPI, error) {
+func newOptionalAPI(mgr ctrl.Manager, kind children.Kind, namespaces []string, period time.Duration, news predicate.Predicate) (*optionalAPI, error) {
 	d, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, err
@@ -81,6 +84,7 @@ func newOptionalAPI(mgr ctrl.Manager, kind children.Kind, namespaces []string, p
 			return startWatch(ctx, mgr, o, namespaces)
 		},
 		echoes: mgr.GetCache(),
+		news:   news,
 	}, nil
 }
 

@@ -1,15 +1,11 @@
 package controller
 
 import (
-	"context"
-	"fmt"
-
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/envtest/komega"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
@@ -61,31 +57,6 @@ var _ = Describe("A child of a stale Echo", func() {
 		})).Should(Succeed())
 		Eventually(komega.Object(deployment)).Should(SatisfyAll(HaveField("Spec.Replicas", HaveValue(BeEquivalentTo(1))),
 			WithTransform(func(d *appsv1.Deployment) int64 { return children.Generation(d) }, Equal(echo.Generation))))
-	})
-})
-
-var _ = Describe("A read that waits for a write that the cache will not contain", func() {
-	It("returns the cached object after the timeout", func() {
-		echo := createEcho(newNamespace(), "hello")
-		withWatch, err := client.NewWithWatch(operator, client.Options{Scheme: scheme})
-		Expect(err).NotTo(HaveOccurred())
-		waiting := interceptor.NewClient(withWatch, interceptor.Funcs{
-			Get: func(c context.Context, _ client.WithWatch, _ client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
-				<-c.Done()
-				return fmt.Errorf("wait for the cache: %w", c.Err())
-			},
-			List: func(c context.Context, _ client.WithWatch, _ client.ObjectList, _ ...client.ListOption) error {
-				<-c.Done()
-				return fmt.Errorf("wait for the cache: %w", c.Err())
-			},
-		})
-		bounded := boundedWaitClient{Client: waiting, cache: admin}
-		var found echov1.Echo
-		Expect(bounded.Get(ctx, client.ObjectKeyFromObject(echo), &found)).To(Succeed())
-		Expect(found.UID).To(Equal(echo.UID))
-		var list echov1.EchoList
-		Expect(bounded.List(ctx, &list, client.InNamespace(echo.Namespace))).To(Succeed())
-		Expect(list.Items).To(HaveLen(1))
 	})
 })
 

@@ -123,13 +123,10 @@ func startOperatorUnderOLM(condition client.ObjectKey, namespaces ...string) (st
 
 // startChangedOperator runs the operator with other settings.
 func startChangedOperator(change func(*EchoReconciler), condition client.ObjectKey, namespaces ...string) (stop func()) {
-	clientOptions := ClientOptions(namespaces)
 	registry = prometheus.NewRegistry()
 	mgr, err := ctrl.NewManager(operator, ctrl.Options{
 		Scheme:         scheme,
 		Cache:          CacheOptions(namespaces),
-		Client:         clientOptions,
-		NewClient:      NewClient,
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return RESTMapper(), nil },
 		Metrics:        metricsserver.Options{BindAddress: "0"},
 		Controller:     config.Controller{SkipNameValidation: new(true)},

@@ -91,7 +91,9 @@ func (o options) measureFigures(ctx context.Context) (figures []figure, err erro
 		figures = append(figures,
 			// The operator retries a write after a conflict: rarely, and only on a busy machine.
 			figure{Name: "writes per Echo: " + c.Operation, Value: c.Writes, Tolerance: 0.05},
-			figure{Name: "live reads per Echo: " + c.Operation, Value: c.Reads, Tolerance: 0.05})
+			figure{Name: "live reads per Echo: " + c.Operation, Value: c.Reads, Tolerance: 0.05},
+			// An event that arrives after more than a second causes one more.
+			figure{Name: "reconciliations per Echo: " + c.Operation, Value: c.Reconciliations, Tolerance: 0.2})
 	}
 	progress("Memory and allocations ...")
 	none, err := e.memoryWith(ctx, 0)
