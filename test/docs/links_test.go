@@ -1,5 +1,4 @@
-// Package docs tests the documentation: that its links have targets, and that the commands of the
-// tutorial print what it shows.
+// Package docs tests the documentation: its links, its claims, and its commands.
 package docs
 
 import (
@@ -16,8 +15,6 @@ import (
 	"testing/fstest"
 	"unicode"
 )
-
-const root = "../.."
 
 // TestEveryLinkHasATarget checks that every link in every Markdown file names an existing file and heading.
 func TestEveryLinkHasATarget(t *testing.T) {

@@ -29,7 +29,12 @@ type block struct {
 	// language console or text that follows immediately.
 	output    string
 	hasOutput bool
+	// example is true if exampleMark precedes the block: no test runs it.
+	example bool
 }
+
+// exampleMark marks a block of commands that no test runs.
+const exampleMark = "<!-- example -->"
 
 // blocks returns the fenced blocks of the language sh on a page, from top to bottom.
 func blocks(page string) []block {
@@ -37,21 +42,23 @@ func blocks(page string) []block {
 	follows := false
 	lines := strings.Split(page, "\n")
 	for i := 0; i < len(lines); i++ {
-		language, isFence := strings.CutPrefix(lines[i], "```")
+		indentation := lines[i][:len(lines[i])-len(strings.TrimLeft(lines[i], " "))]
+		language, isFence := strings.CutPrefix(lines[i], indentation+"```")
 		if !isFence {
 			follows = follows && strings.TrimSpace(lines[i]) == ""
 			continue
 		}
 		begin := i + 1
-		for i = begin; i < len(lines) && lines[i] != "```"; {
-			i++
+		for i = begin; i < len(lines) && lines[i] != indentation+"```"; i++ {
+			lines[i] = strings.TrimPrefix(lines[i], indentation)
 		}
 		text := strings.Join(lines[begin:i], "\n")
 		if follows && (language == "console" || language == "text") {
 			found[len(found)-1].output, found[len(found)-1].hasOutput = text, true
 		}
 		if follows = language == "sh"; follows {
-			found = append(found, block{line: begin + 1, commands: text})
+			example := begin > 1 && strings.TrimSpace(lines[begin-2]) == exampleMark
+			found = append(found, block{line: begin + 1, commands: text, example: example})
 		}
 	}
 	return found
@@ -157,11 +164,13 @@ func TestBlocksReturnsCommandsWithTheirOutput(t *testing.T) {
 		"```sh", "one", "", "two", "```", "", "```console", "1", "2", "```",
 		"```sh", "three", "```", "A sentence.", "```console", "an example", "```",
 		"```yaml", "no: commands", "```", "```sh", "four", "```", "```text", "4", "```", "```text", "an example", "```",
+		"- An item:", "", "  <!-- example -->", "  ```sh", "  five", "    six", "  ```",
 	}, "\n")
 	want := []block{
 		{line: 6, commands: "one\n\ntwo", output: "1\n2", hasOutput: true},
 		{line: 16, commands: "three"},
 		{line: 26, commands: "four", output: "4", hasOutput: true},
+		{line: 38, commands: "five\n  six", example: true},
 	}
 	if got := blocks(page); !slices.Equal(got, want) {
 		t.Errorf("blocks = %+v, want %+v", got, want)

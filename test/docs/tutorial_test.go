@@ -4,8 +4,11 @@ package docs
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -41,6 +44,50 @@ func TestTutorial(t *testing.T) {
 	})
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// TestPages runs the commands of the other pages on that cluster, each page in a namespace of its own.
+func TestPages(t *testing.T) {
+	if err := testcluster.Check(root); err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	run(t, "sh", "-c", "cp $KUBECONFIG "+kubeconfig)
+	t.Setenv("KUBECONFIG", kubeconfig)
+	for i, page := range runPages {
+		t.Run(page.name, func(t *testing.T) {
+			text, err := os.ReadFile(filepath.Join(root, page.name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			namespace := fmt.Sprint("echo-page-", i)
+			run(t, "kubectl", "delete", "namespace", namespace, "--ignore-not-found") // A failed run leaves it.
+			run(t, "kubectl", "create", "namespace", namespace)
+			t.Cleanup(func() { run(t, "kubectl", "delete", "namespace", namespace, "--wait=false") })
+			run(t, "kubectl", "config", "set-context", "--current", "--namespace="+namespace)
+			replace := strings.NewReplacer(append([]string{"<namespace>", namespace, demoNamespace, namespace, "<name>", "hello"}, page.replace...)...)
+			all := []block{{commands: "cd " + t.TempDir() + "\n" + page.setup}}
+			for _, b := range blocks(string(text)) {
+				if b.commands = replace.Replace(b.commands); !b.example {
+					all = append(all, b)
+				}
+			}
+			all = append(all, block{commands: "kubectl -n echo-operator-system rollout status deployment/echo-operator-controller-manager --timeout=2m"})
+			ctx, cancel := context.WithTimeout(t.Context(), tutorialTime)
+			defer cancel()
+			err = runBlocks(ctx, all, 0, func(b block, output string) { t.Logf("line %d:\n%s\n\n%s", b.line, b.commands, output) })
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func run(t *testing.T, command ...string) {
+	t.Helper()
+	if output, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil { //nolint:gosec // The tests chose the command.
+		t.Fatalf("%s: %v\n%s", strings.Join(command, " "), err, output)
 	}
 }
 

@@ -61,7 +61,7 @@ var _ = Describe("The operator", Ordered, ContinueOnFailure, func() {
 	Describe("given the samples", samples)
 	Describe("serves a page", pages)
 	Describe("given pod settings", nodes)
-	Describe("given the tutorial", tutorial)
+	Describe("given the documents", documents)
 	Describe("from its bundle", scorecard)
 	Describe("under Pod Security", podSecurity)
 	Describe("given pods that are admitted as on OpenShift", Label("openshift"), openShift)

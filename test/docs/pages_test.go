@@ -1,0 +1,123 @@
+package docs
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const root = "../.."
+
+// runPage is a page whose commands run on the cluster, except for examples.
+type runPage struct {
+	name string
+	// setup creates what the page is about, in the default namespace of kubectl.
+	setup string
+	// replace has values for the placeholders of the page, in pairs.
+	replace []string
+}
+
+// demoNamespace is the namespace that the pages use.
+const demoNamespace = "echo-demo"
+
+const hello = `kubectl apply -f - <<END
+apiVersion: kkloud.io/v1
+kind: Echo
+metadata: {name: hello}
+spec: {message: hello, verify: {}}
+END
+kubectl wait --for=condition=Ready --timeout=2m echo/hello`
+
+// runPages are the pages whose commands run on the cluster of KUBECONFIG, which has the operator.
+var runPages = []runPage{
+	{name: "docs/administration.md", setup: hello},
+	{name: "docs/disconnected.md"},
+	{name: "docs/echo.md", setup: `kubectl apply -f - <<END
+apiVersion: kkloud.io/v1
+kind: Echo
+metadata: {name: hello}
+spec: {message: hello}
+END`},
+	{name: "docs/install.md"},
+	{name: "docs/upgrade.md"},
+	{name: "docs/verify.md", setup: hello},
+	{name: "docs/runbooks/EchoConflict.md", setup: `kubectl create service clusterip echo-hello --tcp=80
+kubectl apply -f - <<END
+apiVersion: kkloud.io/v1
+kind: Echo
+metadata: {name: hello}
+spec: {message: hello}
+END
+kubectl wait --for=condition=Degraded --timeout=1m echo/hello`, replace: []string{"<kind>", "service", "<object>", "echo-hello"}},
+	{name: "docs/runbooks/EchoNotReady.md", setup: `kubectl apply -f - <<END
+apiVersion: kkloud.io/v1
+kind: Echo
+metadata: {name: hello}
+spec: {message: hello, pod: {nodeSelector: {example.com/disk: none}}}
+END
+kubectl wait --for=condition=Degraded --timeout=2m echo/hello`},
+	{name: "docs/runbooks/EchoNotVerified.md", setup: `image=$(kubectl -n echo-operator-system get deployment echo-operator-controller-manager \
+  -o jsonpath='{.spec.template.spec.containers[0].env[?(@.name=="RELATED_IMAGE_HTTP_ECHO")].value}')
+kubectl apply -f - <<END
+apiVersion: kkloud.io/v1
+kind: Echo
+metadata: {name: hello}
+spec: {message: hello, verify: {periodSeconds: 1, timeoutSeconds: 1}, image: "$image", args: ["-listen=:5678", "-text=hello", "-status-code=404"]}
+END
+kubectl wait --for=condition=Verified=False --timeout=2m echo/hello`, replace: []string{"<layer>", "dns"}},
+	{name: "docs/runbooks/EchoOperatorAbsent.md"},
+	{name: "docs/runbooks/EchoOperatorNoLeader.md"},
+	{name: "docs/runbooks/EchoOperatorQueueLatency.md"},
+	{name: "docs/runbooks/EchoOperatorQueueStuck.md"},
+	{name: "docs/runbooks/EchoOperatorReconcileErrors.md"},
+	{name: "docs/runbooks/EchoOperatorWriteStorm.md", setup: hello},
+	{name: "docs/runbooks/EchoVerificationStale.md", setup: hello},
+	{name: "docs/runbooks/EchoVerifierNotRunning.md", setup: `kubectl create quota one --hard=pods=1
+kubectl apply -f - <<END
+apiVersion: kkloud.io/v1
+kind: Echo
+metadata: {name: hello}
+spec: {message: hello, verify: {}}
+END
+for i in $(seq 120); do
+  [ "$(kubectl get echo hello -o jsonpath='{.status.conditions[?(@.type=="Verified")].reason}')" != VerifierNotRunning ] || break
+  sleep 1
+done`},
+}
+
+// TestEveryShellBlockRunsOrIsAnExample also checks that the number of commands that run does not shrink
+// unnoticed.
+func TestEveryShellBlockRunsOrIsAnExample(t *testing.T) {
+	const wantRun = 64
+	pages, err := filepath.Glob(root + "/docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	runbooks, err := filepath.Glob(root + "/docs/runbooks/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := 0
+	for _, page := range append(append(pages, runbooks...), root+"/README.md") {
+		text, err := os.ReadFile(page) //nolint:gosec // A file of the repository.
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := strings.TrimPrefix(page, root+"/")
+		runs := page == tutorial || slices.ContainsFunc(runPages, func(p runPage) bool { return p.name == name })
+		for _, b := range blocks(string(text)) {
+			switch {
+			case b.example:
+			case runs:
+				run++
+			default:
+				t.Errorf("%s:%d: the commands run in no test: add the page to runPages, or precede the block with %s", name, b.line, exampleMark)
+			}
+		}
+	}
+	if run < wantRun {
+		t.Errorf("%d blocks of commands run in a test, want at least %d", run, wantRun)
+	}
+}
