@@ -49,6 +49,11 @@ help: ## List the targets.
 demo: cluster $(INSTALLED:%=%-build) $(INSTALLED:%=%-push) ## Start a cluster with OLM, install the operator, create an Echo, and show its answer.
 	hack/demo.sh
 
+.PHONY: recording
+recording: cluster $(INSTALLED:%=%-build) $(INSTALLED:%=%-push) ## Record the demo as docs/images/demo.svg.
+	go -C hack run ./recording -o ../docs/images/demo.svg -title "$(RECORDING)" ../hack/demo.sh
+RECORDING := make demo: OLM installs the operator; an Echo is created, requested, edited, scaled and deleted
+
 .PHONY: clean
 clean: cluster-down ## Stop the local cluster, and delete everything that make has built.
 	rm -rf bin dist

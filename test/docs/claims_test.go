@@ -2,6 +2,7 @@ package docs
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
@@ -259,5 +260,26 @@ func TestShellBlocksAreValid(t *testing.T) {
 	t.Logf("%d blocks of shell commands", found)
 	if found < 100 {
 		t.Errorf("found %d blocks of shell commands, want at least 100", found)
+	}
+}
+
+// TestTheRecordingShowsEachStepOfTheDemo fails if the demo changes and make recording did not run.
+func TestTheRecordingShowsEachStepOfTheDemo(t *testing.T) {
+	demo, err := os.ReadFile(root + "/hack/demo.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	recording, err := os.ReadFile(root + "/docs/images/demo.svg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps := regexp.MustCompile(`(?m)^title '(.*)'$`).FindAllStringSubmatch(string(demo), -1)
+	if len(steps) < 7 {
+		t.Fatalf("hack/demo.sh has %d steps, want at least 7", len(steps))
+	}
+	for _, step := range steps {
+		if !strings.Contains(string(recording), ">"+step[1]+"<") {
+			t.Errorf("docs/images/demo.svg lacks the step %q: run make recording", step[1])
+		}
 	}
 }

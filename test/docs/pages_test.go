@@ -101,7 +101,7 @@ func TestEveryShellBlockRunsOrIsAnExample(t *testing.T) {
 	}
 	run := 0
 	for _, page := range append(append(pages, runbooks...), root+"/README.md") {
-		text, err := os.ReadFile(page) //nolint:gosec // A file of the repository.
+		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -86,7 +86,7 @@ func TestPages(t *testing.T) {
 
 func run(t *testing.T, command ...string) {
 	t.Helper()
-	if output, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil { //nolint:gosec // The tests chose the command.
+	if output, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", strings.Join(command, " "), err, output)
 	}
 }

@@ -72,8 +72,8 @@ func samples() {
 
 func documents() {
 	run := func(test string) {
-		output, err := exec.Command("go", "test", "-count=1", "-v", "-tags=e2e", "-run="+test+"$", "../docs").CombinedOutput() //nolint:gosec // The specs chose the test.
-		GinkgoWriter.Write(output)                                                                                             //nolint:errcheck // GinkgoWriter returns no errors.
+		output, err := exec.Command("go", "test", "-count=1", "-v", "-tags=e2e", "-run="+test+"$", "../docs").CombinedOutput()
+		GinkgoWriter.Write(output) //nolint:errcheck // GinkgoWriter returns no errors.
 		Expect(err).NotTo(HaveOccurred(), string(output))
 	}
 	It("prints the documented output for each command of the tutorial", func() { run("TestTutorial") })
