@@ -61,7 +61,6 @@ var _ = Describe("The operator", Ordered, ContinueOnFailure, func() {
 	Describe("given the samples", samples)
 	Describe("serves a page", pages)
 	Describe("given pod settings", nodes)
-	Describe("given the documents", documents)
 	Describe("from its bundle", scorecard)
 	Describe("under Pod Security", podSecurity)
 	Describe("given pods that are admitted as on OpenShift", Label("openshift"), openShift)
@@ -71,6 +70,8 @@ var _ = Describe("The operator", Ordered, ContinueOnFailure, func() {
 	Describe("through a Gateway", Label("gateway"), gatewayAnswers)
 	Describe("given an Echo that fails", failures)
 	Describe("in steady state", steadyState)
+	// A runbook impersonates the operator, whose requests the steady state counts.
+	Describe("given the documents", documents)
 	// These specs stop parts of the cluster that the verified Echo in steady state depends on.
 	Describe("given an Echo whose answer is verified", verification)
 	Describe("given many Echoes whose answers are verified", Label("long"), longVerification)
