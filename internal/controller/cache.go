@@ -162,12 +162,17 @@ func isStub(object client.Object) bool { return len(object.GetLabels()) == 0 }
 
 // echoOfChild returns the Echo to which an object with its name belongs. Its owner reference and
 // its labels may be missing.
-func echoOfChild(_ context.Context, object client.Object) []reconcile.Request {
-	name, found := children.EchoName(object.GetName())
+func echoOfChild(_ context.Context, child client.Object) []reconcile.Request {
+	echo, found := ownerByName(child)
 	if !found {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: name}}}
+	return []reconcile.Request{{NamespacedName: echo}}
+}
+
+func ownerByName(child client.Object) (echo types.NamespacedName, found bool) {
+	name, found := children.EchoName(child.GetName())
+	return types.NamespacedName{Namespace: child.GetNamespace(), Name: name}, found
 }
 
 // RESTMapper maps the kinds that the operator uses without discovery. So the setup makes no API

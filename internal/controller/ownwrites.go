@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
-	"github.com/kkloud-io/echo-operator/internal/children"
 )
 
 // eventTimeout is how long a reconciliation waits for the events of earlier writes. Without them, for
@@ -197,11 +196,10 @@ func (o *ownWrites) news(kind string) predicate.Predicate {
 	}
 }
 
-// echoOf returns the Echo to which an object belongs by its name.
-func echoOf(kind string, object client.Object) (types.NamespacedName, bool) {
-	name, found := object.GetName(), true
-	if kind != echoKind {
-		name, found = children.EchoName(name)
+// echoOf returns the Echo to which an object belongs: itself, or that of a child.
+func echoOf(kind string, object client.Object) (echo types.NamespacedName, found bool) {
+	if kind == echoKind {
+		return client.ObjectKeyFromObject(object), true
 	}
-	return types.NamespacedName{Namespace: object.GetNamespace(), Name: name}, found
+	return ownerByName(object)
 }

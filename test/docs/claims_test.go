@@ -2,7 +2,6 @@ package docs
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
@@ -265,20 +264,13 @@ func TestShellBlocksAreValid(t *testing.T) {
 
 // TestTheRecordingShowsEachStepOfTheDemo fails if the demo changes and make recording did not run.
 func TestTheRecordingShowsEachStepOfTheDemo(t *testing.T) {
-	demo, err := os.ReadFile(root + "/hack/demo.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
-	recording, err := os.ReadFile(root + "/docs/images/demo.svg")
-	if err != nil {
-		t.Fatal(err)
-	}
-	steps := regexp.MustCompile(`(?m)^title '(.*)'$`).FindAllStringSubmatch(string(demo), -1)
+	recording := readFile(t, "docs/images/demo.svg")
+	steps := regexp.MustCompile(`(?m)^title '(.*)'$`).FindAllStringSubmatch(readFile(t, "hack/demo.sh"), -1)
 	if len(steps) < 7 {
 		t.Fatalf("hack/demo.sh has %d steps, want at least 7", len(steps))
 	}
 	for _, step := range steps {
-		if !strings.Contains(string(recording), ">"+step[1]+"<") {
+		if !strings.Contains(recording, ">"+step[1]+"<") {
 			t.Errorf("docs/images/demo.svg lacks the step %q: run make recording", step[1])
 		}
 	}

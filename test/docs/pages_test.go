@@ -1,7 +1,6 @@
 package docs
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,53 +18,33 @@ type runPage struct {
 	replace []string
 }
 
+// apply returns a command that applies the Echo "hello" with a spec.
+func apply(spec string) string {
+	return "kubectl apply -f - <<END\napiVersion: kkloud.io/v1\nkind: Echo\nmetadata: {name: hello}\nspec: " + spec + "\nEND"
+}
+
 // demoNamespace is the namespace that the pages use.
 const demoNamespace = "echo-demo"
 
-const hello = `kubectl apply -f - <<END
-apiVersion: kkloud.io/v1
-kind: Echo
-metadata: {name: hello}
-spec: {message: hello, verify: {}}
-END
+var hello = apply(`{message: hello, verify: {}}`) + `
 kubectl wait --for=condition=Ready --timeout=2m echo/hello`
 
 // runPages are the pages whose commands run on the cluster of KUBECONFIG, which has the operator.
 var runPages = []runPage{
 	{name: "docs/administration.md", setup: hello},
 	{name: "docs/disconnected.md"},
-	{name: "docs/echo.md", setup: `kubectl apply -f - <<END
-apiVersion: kkloud.io/v1
-kind: Echo
-metadata: {name: hello}
-spec: {message: hello}
-END`},
+	{name: "docs/echo.md", setup: apply(`{message: hello}`)},
 	{name: "docs/install.md"},
 	{name: "docs/upgrade.md"},
 	{name: "docs/verify.md", setup: hello},
 	{name: "docs/runbooks/EchoConflict.md", setup: `kubectl create service clusterip echo-hello --tcp=80
-kubectl apply -f - <<END
-apiVersion: kkloud.io/v1
-kind: Echo
-metadata: {name: hello}
-spec: {message: hello}
-END
+` + apply(`{message: hello}`) + `
 kubectl wait --for=condition=Degraded --timeout=1m echo/hello`, replace: []string{"<kind>", "service", "<object>", "echo-hello"}},
-	{name: "docs/runbooks/EchoNotReady.md", setup: `kubectl apply -f - <<END
-apiVersion: kkloud.io/v1
-kind: Echo
-metadata: {name: hello}
-spec: {message: hello, pod: {nodeSelector: {example.com/disk: none}}}
-END
+	{name: "docs/runbooks/EchoNotReady.md", setup: apply(`{message: hello, pod: {nodeSelector: {example.com/disk: none}}}`) + `
 kubectl wait --for=condition=Degraded --timeout=2m echo/hello`},
 	{name: "docs/runbooks/EchoNotVerified.md", setup: `image=$(kubectl -n echo-operator-system get deployment echo-operator-controller-manager \
   -o jsonpath='{.spec.template.spec.containers[0].env[?(@.name=="RELATED_IMAGE_HTTP_ECHO")].value}')
-kubectl apply -f - <<END
-apiVersion: kkloud.io/v1
-kind: Echo
-metadata: {name: hello}
-spec: {message: hello, verify: {periodSeconds: 1, timeoutSeconds: 1}, image: "$image", args: ["-listen=:5678", "-text=hello", "-status-code=404"]}
-END
+` + apply(`{message: hello, verify: {periodSeconds: 1, timeoutSeconds: 1}, image: "$image", args: ["-listen=:5678", "-text=hello", "-status-code=404"]}`) + `
 kubectl wait --for=condition=Verified=False --timeout=2m echo/hello`, replace: []string{"<layer>", "dns"}},
 	{name: "docs/runbooks/EchoOperatorAbsent.md"},
 	{name: "docs/runbooks/EchoOperatorNoLeader.md"},
@@ -75,12 +54,7 @@ kubectl wait --for=condition=Verified=False --timeout=2m echo/hello`, replace: [
 	{name: "docs/runbooks/EchoOperatorWriteStorm.md", setup: hello},
 	{name: "docs/runbooks/EchoVerificationStale.md", setup: hello},
 	{name: "docs/runbooks/EchoVerifierNotRunning.md", setup: `kubectl create quota one --hard=pods=1
-kubectl apply -f - <<END
-apiVersion: kkloud.io/v1
-kind: Echo
-metadata: {name: hello}
-spec: {message: hello, verify: {}}
-END
+` + apply(`{message: hello, verify: {}}`) + `
 for i in $(seq 120); do
   [ "$(kubectl get echo hello -o jsonpath='{.status.conditions[?(@.type=="Verified")].reason}')" != VerifierNotRunning ] || break
   sleep 1
@@ -101,13 +75,9 @@ func TestEveryShellBlockRunsOrIsAnExample(t *testing.T) {
 	}
 	run := 0
 	for _, page := range append(append(pages, runbooks...), root+"/README.md") {
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
 		name := strings.TrimPrefix(page, root+"/")
 		runs := page == tutorial || slices.ContainsFunc(runPages, func(p runPage) bool { return p.name == name })
-		for _, b := range blocks(string(text)) {
+		for _, b := range blocks(readFile(t, name)) {
 			switch {
 			case b.example:
 			case runs:

@@ -57,10 +57,6 @@ func TestPages(t *testing.T) {
 	t.Setenv("KUBECONFIG", kubeconfig)
 	for i, page := range runPages {
 		t.Run(page.name, func(t *testing.T) {
-			text, err := os.ReadFile(filepath.Join(root, page.name))
-			if err != nil {
-				t.Fatal(err)
-			}
 			namespace := fmt.Sprint("echo-page-", i)
 			run(t, "kubectl", "delete", "namespace", namespace, "--ignore-not-found") // A failed run leaves it.
 			run(t, "kubectl", "create", "namespace", namespace)
@@ -68,7 +64,7 @@ func TestPages(t *testing.T) {
 			run(t, "kubectl", "config", "set-context", "--current", "--namespace="+namespace)
 			replace := strings.NewReplacer(append([]string{"<namespace>", namespace, demoNamespace, namespace, "<name>", "hello"}, page.replace...)...)
 			all := []block{{commands: "cd " + t.TempDir() + "\n" + page.setup}}
-			for _, b := range blocks(string(text)) {
+			for _, b := range blocks(readFile(t, page.name)) {
 				if b.commands = replace.Replace(b.commands); !b.example {
 					all = append(all, b)
 				}
@@ -76,7 +72,7 @@ func TestPages(t *testing.T) {
 			all = append(all, block{commands: "kubectl -n echo-operator-system rollout status deployment/echo-operator-controller-manager --timeout=2m"})
 			ctx, cancel := context.WithTimeout(t.Context(), tutorialTime)
 			defer cancel()
-			err = runBlocks(ctx, all, 0, func(b block, output string) { t.Logf("line %d:\n%s\n\n%s", b.line, b.commands, output) })
+			err := runBlocks(ctx, all, 0, func(b block, output string) { t.Logf("line %d:\n%s\n\n%s", b.line, b.commands, output) })
 			if err != nil {
 				t.Error(err)
 			}

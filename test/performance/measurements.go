@@ -88,7 +88,7 @@ func (o options) takeTurns(ctx context.Context, e *environment, n, concurrency i
 	return operator, baseline, nil
 }
 
-// Writes of the operator for a new Echo and for an edit, as measureWrites counts them.
+// Writes of the operator for a new Echo and for an edit. measureWrites counts them.
 const (
 	writesPerCreate = 4
 	writesPerEdit   = 2
@@ -212,7 +212,7 @@ func (o options) measureWrites(ctx context.Context, e *environment, r *report) e
 		return err
 	}
 	r.Converged = counts
-	targets := map[string]float64{operationCreate: 4, operationEdit: 2, operationScale: 2}
+	targets := map[string]float64{operationCreate: writesPerCreate, operationEdit: writesPerEdit, operationScale: writesPerEdit}
 	for _, c := range counts {
 		if target, ok := targets[c.Operation]; ok {
 			r.Results = append(r.Results, newValueResult("writes per Echo: "+c.Operation, "", &target, c.Writes),
