@@ -66,6 +66,17 @@ func targetPort(live intstr.IntOrString, echo *echov1.Echo) intstr.IntOrString {
 	return name
 }
 
+// DependsOnStatus reports whether a new status of the Echo changes the desired state of its Service. It
+// does so once, when the status reports the rollout after the upgrade from an earlier version.
+func DependsOnStatus(service *corev1.Service, echo *echov1.Echo, status echov1.EchoStatus) bool {
+	if service == nil || len(service.Spec.Ports) == 0 {
+		return false
+	}
+	live, after := service.Spec.Ports[0].TargetPort, *echo
+	after.Status = status
+	return targetPort(live, echo) != targetPort(live, &after)
+}
+
 // URL returns the URL of the Service inside the cluster, without the cluster domain, which
 // differs between clusters.
 func URL(echo *echov1.Echo) string {

@@ -44,6 +44,9 @@ const (
 	// is for changes that the watch does not report.
 	staleRetry = time.Second
 
+	// statusDelay is how soon the operator writes a child that depends on the status it has just written.
+	statusDelay = 100 * time.Millisecond
+
 	// Other errors of the API server are retried with exponential back-off between these
 	// bounds, so that all Echoes converge within a minute after an outage.
 	minBackoff = 100 * time.Millisecond
@@ -168,8 +171,12 @@ func (r *EchoReconciler) Reconcile(ctx context.Context, echo *echov1.Echo) (ctrl
 	if err != nil {
 		return retry(err)
 	}
+	var outdated time.Duration
+	if paused == 0 && children.DependsOnStatus(observed.Service, echo, next) {
+		outdated = statusDelay
+	}
 	seconds := time.Duration(status.Recheck(echo, observed, next)) * time.Second
-	return ctrl.Result{RequeueAfter: earliest(recheck, noted, paused, seconds)}, nil
+	return ctrl.Result{RequeueAfter: earliest(recheck, noted, paused, outdated, seconds)}, nil
 }
 
 // earliest returns the shortest of the times that are not 0.
@@ -239,7 +246,7 @@ func (r *EchoReconciler) observe(observed *status.Observation, echo *echov1.Echo
 	case *appsv1.Deployment:
 		observed.Deployment = o
 	case *corev1.Service:
-		observed.HasService = true
+		observed.Service = o
 	}
 	if c.OptionalAPI {
 		observed.Route = routeOf(echo, result)

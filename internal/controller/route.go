@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -11,9 +10,6 @@ import (
 	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/internal/status"
 )
-
-// noteDelay is how soon the operator creates an HTTPRoute after the status notes it.
-const noteDelay = 100 * time.Millisecond
 
 // isNoted reports whether the status notes that the Echo may have an HTTPRoute. The operator notes
 // that before it creates the HTTPRoute. So after a restart, it finds the HTTPRoutes of Echoes whose
@@ -47,7 +43,7 @@ func (r *EchoReconciler) ifServed(reconcile reconcileFunc) reconcileFunc {
 		case err != nil || !watched:
 			return instead, err
 		case wanted && !noted && echo.DeletionTimestamp.IsZero():
-			return child{recheck: noteDelay}, nil
+			return child{recheck: statusDelay}, nil
 		default:
 			return reconcile(ctx, echo, c, in)
 		}

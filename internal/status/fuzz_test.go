@@ -80,7 +80,7 @@ func FuzzOf(f *testing.F) {
 			progressing.Status != metav1.ConditionFalse || degraded.Status != metav1.ConditionFalse || RolloutInFlight(got)) {
 			t.Errorf("Ready is True, but the conditions are %v", got.Conditions)
 		}
-		if is, serves := available.Status == metav1.ConditionTrue, observed.HasService && got.AvailableReplicas > 0; is != serves {
+		if is, serves := available.Status == metav1.ConditionTrue, observed.Service != nil && got.AvailableReplicas > 0; is != serves {
 			t.Errorf("Available = %s for %+v", available.Status, observed)
 		}
 		if degraded.Status == metav1.ConditionTrue && (ready.Reason != degraded.Reason || ready.Message != degraded.Message) {
@@ -98,6 +98,7 @@ func FuzzOf(f *testing.F) {
 		}
 		checkTimeLimit(t, echo, observed, got)
 		checkTerminating(t, echo, observed)
+		checkStable(t, echo, observed, got)
 
 		observed.Pods = slices.DeleteFunc(observed.Pods, func(p corev1.Pod) bool {
 			return p.Labels[appsv1.DefaultDeploymentUniqueLabelKey] != observed.NewestReplicaSet
@@ -133,6 +134,27 @@ func checkTerminating(t *testing.T, echo *echov1.Echo, observed Observation) {
 	got := reasons(Of(terminating, observed))
 	if !strings.HasPrefix(got, "-Terminating ") || !strings.Contains(got, "Serving -Terminating -AsExpected -AsExpected") {
 		t.Errorf("conditions of a terminating Echo = %s", got)
+	}
+}
+
+// checkStable checks that the same observation has the same status again, at the latest after the time
+// of the recheck: the event of the status does not reconcile the Echo.
+func checkStable(t *testing.T, echo *echov1.Echo, observed Observation, got echov1.EchoStatus) {
+	t.Helper()
+	if Recheck(echo, observed, got) > 0 {
+		return
+	}
+	again := echo.DeepCopy()
+	again.Status.Conditions = nil
+	for _, c := range got.Conditions {
+		c.LastTransitionTime = observed.Now
+		if before := meta.FindStatusCondition(echo.Status.Conditions, c.Type); before != nil && before.Status == c.Status {
+			c.LastTransitionTime = before.LastTransitionTime
+		}
+		again.Status.Conditions = append(again.Status.Conditions, c)
+	}
+	if next := Of(again, observed); !equality.Semantic.DeepEqual(next, got) {
+		t.Errorf("the status changes without a change: %v, then %v", got, next)
 	}
 }
 
@@ -227,7 +249,7 @@ func rejectionReason(rejected []Failure) string {
 
 // isReady restates the criteria of Ready in one expression.
 func isReady(observed Observation, desired int32) bool {
-	if observed.Deployment == nil || !observed.HasService || len(observed.Rejected)+len(observed.Waiting) > 0 {
+	if observed.Deployment == nil || observed.Service == nil || len(observed.Rejected)+len(observed.Waiting) > 0 {
 		return false
 	}
 	status := observed.Deployment.Status

@@ -62,7 +62,7 @@ func TestOnlyPodsOfTheNewestReplicaSetCountAsFailures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			observed := Observation{
-				Deployment: test.deployment, HasService: true, Pods: []corev1.Pod{test.pod}, NewestReplicaSet: test.newest, Now: now,
+				Deployment: test.deployment, Service: &corev1.Service{}, Pods: []corev1.Pod{test.pod}, NewestReplicaSet: test.newest, Now: now,
 			}
 			if got := reasons(Of(newEcho(), observed)); got != test.want {
 				t.Errorf("conditions = %s, want %s", got, test.want)
@@ -100,7 +100,7 @@ func TestCrashLoopHasATimeWindow(t *testing.T) {
 				t.Errorf("PodFailure = %v, want a failure: %t", failure, test.looping)
 			}
 			observed := Observation{
-				Deployment: deployment(2, 2, 1, 1), HasService: true, Pods: []corev1.Pod{test.pod}, NewestReplicaSet: newest, Now: now,
+				Deployment: deployment(2, 2, 1, 1), Service: &corev1.Service{}, Pods: []corev1.Pod{test.pod}, NewestReplicaSet: newest, Now: now,
 			}
 			status := Of(withProgressing(newEcho(), metav1.ConditionFalse, echov1.ReasonRolledOut, 1), observed)
 			want := echov1.ReasonPodsNotReady

@@ -59,7 +59,7 @@ func serves(echo *echov1.Echo, observed Observation) bool {
 // every pod was available at least once in this generation of the Echo.
 func IsRolledOut(echo *echov1.Echo, observed Observation) bool {
 	progressing := deploymentCondition(observed.Deployment, appsv1.DeploymentProgressing)
-	return len(observed.Rejected)+len(observed.Waiting) == 0 && observed.HasService &&
+	return len(observed.Rejected)+len(observed.Waiting) == 0 && observed.Service != nil &&
 		progressing != nil && progressing.Reason == newReplicaSetAvailable &&
 		observed.Deployment.Status.Replicas == observed.Deployment.Status.UpdatedReplicas &&
 		(allAvailable(echo, observed.Deployment) || previousProgressing(echo, metav1.ConditionFalse, echov1.ReasonRolledOut) != nil)

@@ -87,7 +87,7 @@ func TestScaleUpIsInFlightUntilEveryPodWasAvailableOrItsTimeIsOver(t *testing.T)
 		"after an old pod appeared":                     {rolledOut, deployment(3, 2, 2, 2), inFlight, progressDeadline},
 	} {
 		t.Run(name, func(t *testing.T) {
-			observed := Observation{Deployment: test.deployment, HasService: true, Now: now}
+			observed := Observation{Deployment: test.deployment, Service: &corev1.Service{}, Now: now}
 			status := Of(test.echo, observed)
 			if got := reasons(status); got != test.want {
 				t.Errorf("conditions = %s, want %s", got, test.want)
@@ -108,8 +108,8 @@ func TestScaleUpIsInFlightUntilEveryPodWasAvailableOrItsTimeIsOver(t *testing.T)
 func TestExceededDeadlineNamesTheProgress(t *testing.T) {
 	echo := withProgressing(newEcho(), metav1.ConditionTrue, echov1.ReasonRollingOut, 120)
 	for want, observed := range map[string]Observation{
-		"The rollout did not complete within 120 seconds: 2 of 2 pods run the newest spec, 1 are available": {Deployment: deployment(2, 2, 1, 1), HasService: true},
-		"The rollout did not complete within 120 seconds: 0 of 2 pods run the newest spec, 0 are available": {HasService: true},
+		"The rollout did not complete within 120 seconds: 2 of 2 pods run the newest spec, 1 are available": {Deployment: deployment(2, 2, 1, 1), Service: &corev1.Service{}},
+		"The rollout did not complete within 120 seconds: 0 of 2 pods run the newest spec, 0 are available": {Service: &corev1.Service{}},
 		"The rollout did not complete within 120 seconds: one is being deleted; so is two":                  {Waiting: []string{"one is being deleted", "so is two"}},
 	} {
 		observed.Now = now
@@ -124,7 +124,7 @@ func TestExceededDeadlineNamesTheProgress(t *testing.T) {
 
 func TestWaitingChildIsARolloutInFlight(t *testing.T) {
 	observed := Observation{
-		Deployment: deployment(2, 2, 2, 2), HasService: true, Now: now,
+		Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}, Now: now,
 		Waiting: []string{"Deployment echo-hello of an earlier Echo is being deleted"},
 	}
 	status := Of(withProgressing(newEcho(), metav1.ConditionFalse, echov1.ReasonRolledOut, 10), observed)
@@ -147,7 +147,7 @@ func TestTerminatingEchoIsNeitherReadyNorInFlight(t *testing.T) {
 		want     string
 	}{
 		"all pods serve": {
-			Observation{Deployment: deployment(2, 2, 2, 2), HasService: true},
+			Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}},
 			"-Terminating +Serving -Terminating -AsExpected +ChangedByAdmission",
 		},
 		"the Service is deleted": {
@@ -155,7 +155,7 @@ func TestTerminatingEchoIsNeitherReadyNorInFlight(t *testing.T) {
 			"-Terminating -NotServing -Terminating -AsExpected +ChangedByAdmission",
 		},
 		"a failure is ignored": {
-			Observation{Deployment: deployment(2, 2, 0, 0), HasService: true, Pods: []corev1.Pod{unschedulable}, NewestReplicaSet: newest},
+			Observation{Deployment: deployment(2, 2, 0, 0), Service: &corev1.Service{}, Pods: []corev1.Pod{unschedulable}, NewestReplicaSet: newest},
 			"-Terminating -NotServing -Terminating -AsExpected +ChangedByAdmission",
 		},
 	} {
@@ -177,7 +177,7 @@ func TestOverriddenNamesChildrenAndFields(t *testing.T) {
 		{Kind: "Deployment", Fields: []string{"spec.template.spec.containers[0].image", "spec.a"}, Hash: "1"},
 		{Kind: "Service", Fields: []string{"spec.b"}, Hash: "2"},
 	}
-	observed := Observation{Deployment: deployment(2, 2, 2, 2), HasService: true, Overridden: overridden}
+	observed := Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}, Overridden: overridden}
 	status := Of(newEcho(), observed)
 	if got, want := reasons(status), "+Ready +Serving -RolledOut -AsExpected +ChangedByAdmission"; got != want {
 		t.Errorf("conditions = %s, want %s", got, want)

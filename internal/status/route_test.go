@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -118,7 +119,7 @@ var routeTests = map[string]struct {
 func TestRoutedMirrorsTheAnswersOfTheParents(t *testing.T) {
 	for name, test := range routeTests {
 		t.Run(name, func(t *testing.T) {
-			expectRouted(t, Observation{Deployment: deployment(2, 2, 2, 2), HasService: true, Route: &test.observed}, test.want, test.others)
+			expectRouted(t, Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}, Route: &test.observed}, test.want, test.others)
 		})
 	}
 }
@@ -148,7 +149,7 @@ func TestRoutedNeedsAnAnswerForEachParent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			route := &Route{Object: routeOf(withRef(answer(0), change), answer(1))}
-			expectRouted(t, Observation{Deployment: deployment(2, 2, 2, 2), HasService: true, Route: route}, noAnswer+public, "-NoParentAnswered -AsExpected")
+			expectRouted(t, Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}, Route: route}, noAnswer+public, "-NoParentAnswered -AsExpected")
 		})
 	}
 }
@@ -156,19 +157,19 @@ func TestRoutedNeedsAnAnswerForEachParent(t *testing.T) {
 func TestRoutedReportsTheFailureOfTheHTTPRoute(t *testing.T) {
 	conflict := Failure{Reason: echov1.ReasonConflict, Message: "HTTPRoute echo-hello exists"}
 	route := &Route{Object: routeOf(answer(0), answer(1)), Failure: &conflict}
-	expectRouted(t, Observation{Deployment: deployment(2, 2, 2, 2), HasService: true, Rejected: []Failure{conflict}, Route: route},
+	expectRouted(t, Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}, Rejected: []Failure{conflict}, Route: route},
 		"False Conflict: HTTPRoute echo-hello exists", "-Conflict +Conflict")
 }
 
 func TestARolloutAndFailuresOfPodsTakePrecedenceOverTheRoute(t *testing.T) {
 	route := &Route{Object: routeOf(answer(0, no(accepted, "NoMatchingParent", "no port")), answer(1))}
 	routed := "False NoMatchingParent: " + public + ": NoMatchingParent: no port"
-	expectRouted(t, Observation{Deployment: deployment(3, 2, 3, 3), HasService: true, Route: route}, routed, "-RollingOut -AsExpected")
-	expectRouted(t, Observation{Deployment: deployment(1, 1, 1, 1, replicaFailure), HasService: true, Route: route}, routed, "-PodsRejected +PodsRejected")
+	expectRouted(t, Observation{Deployment: deployment(3, 2, 3, 3), Service: &corev1.Service{}, Route: route}, routed, "-RollingOut -AsExpected")
+	expectRouted(t, Observation{Deployment: deployment(1, 1, 1, 1, replicaFailure), Service: &corev1.Service{}, Route: route}, routed, "-PodsRejected +PodsRejected")
 }
 
 func TestRoutedExistsOnlyWithARoute(t *testing.T) {
-	status := Of(newEcho(), Observation{Deployment: deployment(2, 2, 2, 2), HasService: true})
+	status := Of(newEcho(), Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}})
 	if c := meta.FindStatusCondition(status.Conditions, echov1.ConditionRouted); c != nil || status.ExternalURL != "" {
 		t.Errorf("without a route: Routed = %v, externalURL = %q, want none", c, status.ExternalURL)
 	}

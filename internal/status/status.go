@@ -28,8 +28,9 @@ type Failure struct {
 type Observation struct {
 	// Deployment as the API server last returned it. It is nil while the Echo controls none.
 	Deployment *appsv1.Deployment
-	// HasService is true if the Echo controls a Service that is not being deleted.
-	HasService bool
+	// Service as the API server last returned it. It is nil while the Echo controls none, or if it is
+	// being deleted.
+	Service *corev1.Service
 	// Rejected has a failure for each child that could not be written, or that an external writer
 	// changes repeatedly. The reasons are those in rejections.
 	Rejected []Failure
@@ -143,7 +144,7 @@ func conditions(echo *echov1.Echo, observed Observation, pods appsv1.DeploymentS
 
 func availableCondition(echo *echov1.Echo, observed Observation, pods appsv1.DeploymentStatus) metav1.Condition {
 	switch {
-	case !observed.HasService:
+	case observed.Service == nil:
 		return condition(echov1.ConditionAvailable, metav1.ConditionFalse, echov1.ReasonNotServing, "The Echo has no Service")
 	case pods.AvailableReplicas == 0:
 		return condition(echov1.ConditionAvailable, metav1.ConditionFalse, echov1.ReasonNotServing, "No pod is available")

@@ -113,25 +113,25 @@ var conditionTests = map[string]struct {
 		"-RollingOut -NotServing +RollingOut -AsExpected -AsExpected", "0 of 2 pods run the newest spec, 0 are",
 	},
 	"all pods serve": {
-		Observation{Deployment: deployment(2, 2, 2, 2), HasService: true}, "2/2",
+		Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}}, "2/2",
 		"+Ready +Serving -RolledOut -AsExpected -AsExpected", "Every pod serves the newest spec",
 	},
 	"the Deployment status describes an earlier spec": {
-		Observation{Deployment: notObserved(deployment(2, 2, 2, 2, replicaFailure, deadlineCondition)), HasService: true}, "2/2",
+		Observation{Deployment: notObserved(deployment(2, 2, 2, 2, replicaFailure, deadlineCondition)), Service: &corev1.Service{}}, "2/2",
 		"-RollingOut +Serving +RollingOut -AsExpected -AsExpected", "0 of 2 pods run the newest spec",
 	},
 	"the first pods are starting": {
 		Observation{Deployment: deployment(2, 2, 1, 1, appsv1.DeploymentCondition{
 			Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "ReplicaSetUpdated",
-		}), HasService: true}, "1/2",
+		}), Service: &corev1.Service{}}, "1/2",
 		"-RollingOut +Serving +RollingOut -AsExpected -AsExpected", "2 of 2 pods run the newest spec, 1 are available",
 	},
 	"an old pod is left": {
-		Observation{Deployment: deployment(3, 2, 3, 3), HasService: true}, "3/2",
+		Observation{Deployment: deployment(3, 2, 3, 3), Service: &corev1.Service{}}, "3/2",
 		"-RollingOut +Serving +RollingOut -AsExpected -AsExpected", "2 of 2 pods run the newest spec",
 	},
 	"a pod is not ready": {
-		Observation{Deployment: deployment(2, 2, 1, 1), HasService: true}, "1/2",
+		Observation{Deployment: deployment(2, 2, 1, 1), Service: &corev1.Service{}}, "1/2",
 		"-PodsNotReady +Serving -RolledOut -AsExpected -AsExpected", "1 of 2 pods are available",
 	},
 	"the Service is missing": {
@@ -143,25 +143,25 @@ var conditionTests = map[string]struct {
 		"-Conflict -NotServing +RollingOut +Conflict -AsExpected", "one; two",
 	},
 	"a quota rejects the pods": {
-		Observation{Deployment: deployment(1, 1, 1, 1, replicaFailure), HasService: true}, "1/2",
+		Observation{Deployment: deployment(1, 1, 1, 1, replicaFailure), Service: &corev1.Service{}}, "1/2",
 		"-PodsRejected +Serving -RolledOut +PodsRejected -AsExpected", "exceeded quota: small",
 	},
 	"the progress deadline is exceeded": {
-		Observation{Deployment: deployment(2, 1, 1, 1, deadlineCondition), HasService: true}, "1/2",
+		Observation{Deployment: deployment(2, 1, 1, 1, deadlineCondition), Service: &corev1.Service{}}, "1/2",
 		"-ProgressDeadlineExceeded +Serving -ProgressDeadlineExceeded +ProgressDeadlineExceeded -AsExpected", "timed out progressing",
 	},
 	"a pod is unschedulable": {
-		Observation{Deployment: deployment(2, 2, 1, 1), HasService: true, Pods: []corev1.Pod{unschedulable}}, "1/2",
+		Observation{Deployment: deployment(2, 2, 1, 1), Service: &corev1.Service{}, Pods: []corev1.Pod{unschedulable}}, "1/2",
 		"-Unschedulable +Serving -RolledOut +Unschedulable -AsExpected", "Pod p: 0/1 nodes",
 	},
 	"several pods fail, the first by name is reported": {
-		Observation{Deployment: deployment(2, 2, 0, 0), HasService: true, Pods: []corev1.Pod{
+		Observation{Deployment: deployment(2, 2, 0, 0), Service: &corev1.Service{}, Pods: []corev1.Pod{
 			waiting("b", "CreateContainerConfigError", "no user"), terminating, waiting("a2", "ErrImagePull", "not found"),
 		}}, "0/2",
 		"-ImagePullFailed -NotServing -RolledOut +ImagePullFailed -AsExpected", "Pod a2, container echo: not found",
 	},
 	"a pod fails while all pods serve": {
-		Observation{Deployment: deployment(2, 2, 2, 2), HasService: true, Pods: []corev1.Pod{waiting("a", "ImagePullBackOff", "late")}}, "2/2",
+		Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}, Pods: []corev1.Pod{waiting("a", "ImagePullBackOff", "late")}}, "2/2",
 		"+Ready +Serving -RolledOut -AsExpected -AsExpected", "",
 	},
 }
@@ -208,7 +208,7 @@ func TestRolloutIsInFlightUntilItCompletesOrFails(t *testing.T) {
 		want     bool
 	}{
 		"started":   {Observation{}, true},
-		"completed": {Observation{Deployment: deployment(2, 2, 2, 2), HasService: true}, false},
+		"completed": {Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}}, false},
 		"failed":    {rejected, false},
 	} {
 		if got := RolloutInFlight(Of(newEcho(), test.observed)); got != test.want {

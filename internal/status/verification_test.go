@@ -142,7 +142,7 @@ func TestVerifiedFollowsTheVerifier(t *testing.T) {
 				if before != "" {
 					echo.Status.Conditions = append(echo.Status.Conditions, metav1.Condition{Type: echov1.ConditionReady, Status: metav1.ConditionTrue, ObservedGeneration: 7})
 				}
-				observed := Observation{Deployment: deployment(2, 2, 2, 2), HasService: true, Verification: &test.verification, Now: now}
+				observed := Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}, Verification: &test.verification, Now: now}
 				if test.verification.Failure != nil {
 					observed.Rejected = []Failure{*test.verification.Failure}
 				}
@@ -187,7 +187,7 @@ func TestVerifierThatSawARolloutHasTimeToForgetIt(t *testing.T) {
 	} {
 		server := deployment(2, 2, 2, 2)
 		server.Status.Conditions[0].LastUpdateTime = metav1.Unix(now.Unix()-test.rolledOut, 0)
-		observed := Observation{Deployment: server, HasService: true, Now: now, Verification: &Verification{
+		observed := Observation{Deployment: server, Service: &corev1.Service{}, Now: now, Verification: &Verification{
 			Deployment: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", test.started, "service")),
 		}}
 		echo := withVerify(newEcho())
@@ -203,7 +203,7 @@ func TestVerifierThatSawARolloutHasTimeToForgetIt(t *testing.T) {
 // A failure of the servers is more severe: it is the cause.
 func TestFailureOfTheServersComesBeforeThatOfTheVerification(t *testing.T) {
 	observed := Observation{
-		Deployment: deployment(2, 2, 1, 1), HasService: true, Now: now, NewestReplicaSet: newest,
+		Deployment: deployment(2, 2, 1, 1), Service: &corev1.Service{}, Now: now, NewestReplicaSet: newest,
 		Pods:         pods(waiting("p", "ImagePullBackOff", "not found")),
 		Verification: &Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", 900, "service"))},
 	}
@@ -220,7 +220,7 @@ func TestFailureOfTheServersComesBeforeThatOfTheVerification(t *testing.T) {
 func TestVerifiedOfATerminatingEchoIsUnknown(t *testing.T) {
 	echo := withVerify(newEcho())
 	echo.DeletionTimestamp = &now
-	observed := Observation{Deployment: deployment(2, 2, 2, 2), HasService: true, Now: now, Verification: &Verification{
+	observed := Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}, Now: now, Verification: &Verification{
 		Deployment: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", 1, "service")),
 	}}
 	status := Of(echo, observed)
