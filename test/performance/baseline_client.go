@@ -92,7 +92,7 @@ func (e *environment) writeStatus(ctx context.Context, w writtenObjects) error {
 		case *appsv1.Deployment:
 			observation.Deployment = o
 		case *corev1.Service:
-			observation.HasService = true
+			observation.Service = o
 		}
 	}
 	before := w.echo.Status
