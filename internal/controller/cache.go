@@ -10,6 +10,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -95,8 +96,11 @@ func slimChild(kind children.Kind, cached any) any {
 		return cached // The last known state of a deleted object, which is slim already.
 	}
 	object.SetManagedFields(nil)
-	if route, ok := cached.(*gatewayv1.HTTPRoute); ok {
-		slimRoute(route)
+	switch o := cached.(type) {
+	case *gatewayv1.HTTPRoute:
+		slimRoute(o)
+	case *policyv1.PodDisruptionBudget:
+		o.Status = policyv1.PodDisruptionBudgetStatus{}
 	}
 	if !isChild(object) || size(object) > maxCachedSize {
 		return stub(kind, object)

@@ -11,6 +11,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -120,7 +121,7 @@ func (r *EchoReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager)
 			continue
 		}
 		b.Watches(kind.New(), handler.EnqueueRequestsFromMapFunc(echoOfChild),
-			builder.WithPredicates(r.verifiers.observe(kind.ObjectKind), ignoreInitialList, r.ownWrites.news(kind.ObjectKind)))
+			builder.WithPredicates(r.verifiers.observe(kind.ObjectKind), ignoreInitialList, ignoreBudgetStatus, r.ownWrites.news(kind.ObjectKind)))
 	}
 	if err := mgr.Add(&r.ownWrites); err != nil {
 		return err
@@ -132,6 +133,20 @@ func (r *EchoReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager)
 // The operator reconciles every Echo once at its start anyway, and its children with it.
 var ignoreInitialList = predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList },
+}
+
+// ignoreBudgetStatus drops the events of changes of a PodDisruptionBudget's status, which every start of
+// a pod causes. The cache does not contain that status.
+var ignoreBudgetStatus = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		old, is := e.ObjectOld.(*policyv1.PodDisruptionBudget)
+		if !is || isStub(e.ObjectNew) {
+			return true
+		}
+		before := old.DeepCopy()
+		before.ResourceVersion = e.ObjectNew.GetResourceVersion()
+		return !equality.Semantic.DeepEqual(before, e.ObjectNew)
+	},
 }
 
 // reconcileRequest reconciles the Echo as the cache has it, if that is up to date.

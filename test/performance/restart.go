@@ -25,6 +25,8 @@ type restartTimes struct {
 	steady, workersStart, during []time.Duration
 	// peak is the peak memory of the new process, in MiB.
 	peak []float64
+	// cpu is the CPU time of the new process until it has reconciled every Echo.
+	cpu []time.Duration
 }
 
 // restart restarts the operator on n converged Echoes, and creates an Echo before each restart
@@ -35,6 +37,14 @@ func (e *environment) restart(ctx context.Context, n, turns int) (r restartTimes
 		return r, err
 	}
 	defer func() { err = errors.Join(err, operator.Terminate(), e.deleteEchoes(ctx, namespace)) }()
+	port, err := controlplane.FreePort()
+	if err != nil {
+		return r, err
+	}
+	scraper, err := e.newScraper(ctx, namespace, port)
+	if err != nil {
+		return r, err
+	}
 	for turn := range turns {
 		if err := sleep(ctx, settleTime); err != nil {
 			return r, err
@@ -47,7 +57,7 @@ func (e *environment) restart(ctx context.Context, n, turns int) (r restartTimes
 			return r, err
 		}
 		begin := time.Now()
-		next, err := e.startOperator(namespace)
+		next, err := e.startOperator(namespace, "--metrics-bind-address=127.0.0.1:"+port)
 		if err != nil {
 			return r, err
 		}
@@ -64,6 +74,11 @@ func (e *environment) restart(ctx context.Context, n, turns int) (r restartTimes
 		if err != nil {
 			return r, err
 		}
+		cpu, err := cpuUntilReconciled(ctx, operator, scraper, n)
+		if err != nil {
+			return r, err
+		}
+		r.cpu = append(r.cpu, cpu)
 		peak, err := process.PeakMemory(operator.PID())
 		if err != nil {
 			return r, err
@@ -72,6 +87,19 @@ func (e *environment) restart(ctx context.Context, n, turns int) (r restartTimes
 		r.steady, r.workersStart, r.during = append(r.steady, steady), append(r.workersStart, workersStart), append(r.during, during)
 	}
 	return r, nil
+}
+
+// cpuUntilReconciled waits until the operator has reconciled n Echoes, and returns the CPU time that it
+// has used since its start.
+func cpuUntilReconciled(ctx context.Context, operator *controlplane.Operator, scraper *scraper, n int) (time.Duration, error) {
+	if err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
+		count, err := scraper.reconciliations(ctx)
+		return count >= float64(n), errors.Join(err, operator.Failed())
+	}); err != nil {
+		return 0, err
+	}
+	used, err := readCPUTimes(operator.PID())
+	return used.writer, err
 }
 
 // awaitWorkers waits until the operator starts to reconcile.
