@@ -209,10 +209,7 @@ func (r *disturbed) restartDNS() {
 func (r *disturbed) breakAnswer() {
 	GinkgoHelper()
 	echo := r.echo()
-	apply(disturbedNamespace, `{"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
-		"metadata": {"name": "elsewhere", "labels": {"kubernetes.io/service-name": "echo-`+echo+`"}},
-		"ports": [{"name": "http", "port": 5678}], "endpoints": [{"addresses": ["`+r.other+`"]}]}`)
-	defer kubectl("-n", disturbedNamespace, "delete", "endpointslice", "elsewhere")
+	defer workload.AddWrongEndpoint(disturbedNamespace, echo, r.other)()
 	Eventually(verifiedStatus(echo), "60s", "500ms").Should(Equal("False"), "condition Verified of Echo %s with a wrong endpoint", echo)
 }
 

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kkloud-io/echo-operator/test/e2e/internal/gateway"
+	"github.com/kkloud-io/echo-operator/test/e2e/internal/workload"
 )
 
 const verifyNamespace = "verify-e2e"
@@ -145,11 +146,8 @@ func verification() {
 		createVerified("slices", 1)
 		createVerified("other", 1)
 		ip := podsOf(verifyNamespace, "other")[0].Status.PodIP
-		breakage("slices", failsOn("service"), func() {
-			apply(verifyNamespace, `{"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
-				"metadata": {"name": "elsewhere", "labels": {"kubernetes.io/service-name": "echo-slices"}},
-				"ports": [{"name": "http", "port": 5678}], "endpoints": [{"addresses": ["`+ip+`"]}]}`)
-		}, func() { run("delete", "endpointslice", "elsewhere") })
+		var remove func()
+		breakage("slices", failsOn("service"), func() { remove = workload.AddWrongEndpoint(verifyNamespace, "slices", ip) }, func() { remove() })
 	})
 
 	It("reports a change of the Service's selector through the pods of the verifier while the operator is not running", Label("breakage"), func() {

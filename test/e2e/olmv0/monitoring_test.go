@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	. "github.com/kkloud-io/echo-operator/test/e2e/internal/cluster"
+	"github.com/kkloud-io/echo-operator/test/e2e/internal/workload"
 	"github.com/kkloud-io/echo-operator/test/manifests/monitoring"
 )
 
@@ -87,10 +88,10 @@ var _ = Describe("Prometheus", Label("monitoring"), Ordered, func() {
 	It("fires EchoNotVerified until the Service has only the endpoints of the Echo", func() {
 		Apply(load, `{"apiVersion": "kkloud.io/v1", "kind": "Echo", "metadata": {"name": "other"}, "spec": {"message": "other"}}`)
 		WaitReady(load, "other")
-		Apply(load, fmt.Sprintf(elsewhere, Kubectl("-n", load, "get", "pods", "-l", "kkloud.io/echo=other", "-o", "jsonpath={.items[0].status.podIP}")))
+		remove := workload.AddWrongEndpoint(load, "verified", Kubectl("-n", load, "get", "pods", "-l", "kkloud.io/echo=other", "-o", "jsonpath={.items[0].status.podIP}"))
 		Eventually(firing, 25*minute).Should(ConsistOf("EchoNotVerified"))
 		recordAlerts("wrong endpoint")
-		Kubectl("-n", load, "delete", "endpointslice", "elsewhere")
+		remove()
 		Kubectl("-n", load, "wait", "--for=condition=Verified", "echo/verified", "--timeout=90s")
 		awaitNoAlerts()
 	})
@@ -146,11 +147,6 @@ const load = "load-e2e"
 // verifierService gives the verifier of the Echo "verified" a name.
 const verifierService = `{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "verifier"}, "spec": {
 	"clusterIP": "None", "publishNotReadyAddresses": true, "selector": {"kkloud.io/verifies": "verified"}, "ports": [{"port": 8082}]}}`
-
-// elsewhere gives the Service of the Echo "verified" the endpoint of another Echo.
-const elsewhere = `{"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
-	"metadata": {"name": "elsewhere", "labels": {"kubernetes.io/service-name": "echo-verified"}},
-	"ports": [{"name": "http", "port": 5678}], "endpoints": [{"addresses": [%q]}]}`
 
 // verifierJobs returns jobs that scrape the verifier of the Echo "verified", as the PodMonitor does.
 func verifierJobs() []byte {

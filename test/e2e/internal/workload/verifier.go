@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/onsi/ginkgo/v2"
@@ -10,6 +11,16 @@ import (
 
 	"github.com/kkloud-io/echo-operator/test/e2e/internal/cluster"
 )
+
+// AddWrongEndpoint gives the Service of an Echo one more endpoint: the server of another Echo with the
+// given IP address. The function that it returns removes the endpoint.
+func AddWrongEndpoint(namespace, echo, ip string) (remove func()) {
+	ginkgo.GinkgoHelper()
+	cluster.Apply(namespace, fmt.Sprintf(`{"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+		"metadata": {"name": "elsewhere", "labels": {"kubernetes.io/service-name": "echo-%s"}},
+		"ports": [{"name": "http", "port": 5678}], "endpoints": [{"addresses": [%q]}]}`, echo, ip))
+	return func() { cluster.Kubectl("-n", namespace, "delete", "endpointslice", "elsewhere") }
+}
 
 // Rounds returns how many rounds the running verifiers of an Echo have made, by "layer/result".
 func Rounds(namespace, echo string) map[string]int {
