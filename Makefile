@@ -33,7 +33,6 @@ SHELL := /usr/bin/env bash -o pipefail
 .SHELLFLAGS := -ec
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-comma := ,
 
 include make/tools.mk make/cluster.mk make/images.mk make/package.mk make/release.mk make/test.mk
 

@@ -53,10 +53,10 @@ CHAOS = go -C test run ./chaos -root $(CURDIR)
 .PHONY: chaos chaos-short chaos-mutants
 chaos: build bin/kube-apiserver bin/etcd ## Run the fault campaign: every suite, and 2,000 random schedules; two hours.
 	$(CHAOS) -report $(BIN)/chaos.json $(if $(SEED),-suite schedules -runs 1 -seed $(SEED),-runs $(or $(RUNS),2000) -suite "$(SUITE)" -scenario "$(SCENARIO)")
-# SAMPLE selects a quarter of the short form, and MUTANTS some of the mutants; 0 selects all. The nightly workflow runs all of the long form.
+# SAMPLE selects an eighth of the short form, and MUTANTS some of the mutants; 0 selects all. The nightly workflow runs all of the long form.
 SAMPLE ?= $(COMMIT_NUMBER)
 MUTANTS ?= $(COMMIT_NUMBER)
-chaos-short: build bin/kube-apiserver bin/etcd ## Run a quarter of the short form of the campaign, and a sample of its mutation tests; the commit selects both.
+chaos-short: build bin/kube-apiserver bin/etcd ## Run an eighth of the short form of the campaign, and a sample of its mutation tests; the commit selects both.
 	@echo "Commit $(COMMIT) selects: make chaos-short SAMPLE=$(SAMPLE) MUTANTS=$(MUTANTS)"
 	$(CHAOS) -short -sample $(SAMPLE)
 	$(CHAOS) -short -mutants -seed $(MUTANTS)
@@ -119,7 +119,7 @@ reproducible: bin/controller-gen bin/kustomize bin/operator-sdk bin/opm ## Build
 .PHONY: prerequisites
 prerequisites: # Build what the tests on the local cluster need, with low priority.
 	@nice -n 19 $(MAKE) --no-print-directory cluster-tools $(addprefix bin/,kube-score kubesec promtool prometheus)
-	@nice -n 19 $(MAKE) --no-print-directory images
+	@nice -n 19 $(MAKE) --no-print-directory images $(if $(findstring e2e-olm,$(SAMPLED_TARGET)),releases-build) $(if $(findstring gateway,$(SAMPLED_TARGET)),bin/traefik)
 
 .PHONY: cluster-test
 cluster-test: cluster-tools ## Test that the local cluster starts, stops, and leaves nothing behind.
@@ -138,15 +138,15 @@ e2e-olm: ## Test every upgrade edge in both OLMs, and every check of the package
 
 # `make test` runs one of these, each a target with the labels of its specs. The nightly workflow runs all of them.
 E2E_SAMPLES := e2e-olm-v0:upgrade e2e-olm-v0:step-through e2e-olm-v0:monitoring e2e-olm-v1:step-through||!every-edge e2e-olm-v0:modes||installer reproducible \
-	e2e-gateway e2e-verify:breakage test-e2e:requests
+	e2e-gateway e2e-verify:breakage test-e2e:requests test-e2e:documents||steady-state test-e2e:page||scorecard test-e2e:failover||verification
 E2E_SAMPLE ?= $(shell echo $$(($(COMMIT_NUMBER) % $(words $(E2E_SAMPLES)) + 1)))
 SAMPLED_TARGET = $(subst :, ,$(word $(E2E_SAMPLE),$(E2E_SAMPLES)))
 .PHONY: e2e-short
-e2e-short: export SKIP = scorecard
+prerequisites e2e-short: export SKIP = scorecard
 # Only these specs upgrade from more than the newest release.
-e2e-short: export NEWEST = $(if $(findstring step-through,$(SAMPLED_TARGET)),,true)
-e2e-short: ## Test what is not slow in test-e2e, and a ninth of the rest, e2e-olm, e2e-gateway and e2e-verify; the commit selects it.
-	@$(MAKE) --no-print-directory test-e2e LABELS='!slow'
+prerequisites e2e-short: export NEWEST = $(if $(findstring step-through,$(SAMPLED_TARGET)),,true)
+e2e-short: ## Test the core of test-e2e, and a twelfth of the rest, e2e-olm, e2e-gateway and e2e-verify; the commit selects it.
+	@$(MAKE) --no-print-directory test-e2e LABELS='!sampled'
 	@echo "Commit $(COMMIT) selects: make $(firstword $(SAMPLED_TARGET)) LABELS='$(word 2,$(SAMPLED_TARGET))'"
 	@$(MAKE) --no-print-directory $(firstword $(SAMPLED_TARGET)) LABELS='$(word 2,$(SAMPLED_TARGET))'
 

@@ -49,6 +49,7 @@ bin/validate-bundle-1.36: hack/validate-bundle/main.go tools/operator-sdk-1.36.m
 	@echo "Building $(@F) ..."; go -C hack build -modfile=../tools/operator-sdk-1.36.mod -ldflags "-s -w" -o $(CURDIR)/$@ ./validate-bundle
 
 # opm and OLM share a module file, because they are built from the same modules.
+comma := ,
 OLM_TAGS = -tags containers_image_openpgp$(comma)json1
 bin/opm: tools/olm.mod tools/olm.sum
 	$(call build,olm,$(OLM_TAGS) -ldflags "-s -w $(call set,$(OPM)/cmd/opm/version,opmVersion=$(OPM_VERSION))",-o $@ $(OPM)/cmd/opm)

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Builds the images of every release from its commit and pushes them to the local cluster's registry,
-# except the images that SKIP names. With NEWEST=true, only the newest release gets more than its bundle. `make releases`
-# calls this script.
+# except the images that SKIP names. With NEWEST=true, only the newest release gets more than its bundle. With
+# BUILD_ONLY=true, it pushes nothing and needs no cluster. `make releases` calls this script.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-registry=$(cat bin/cluster/registry)
+registry=$([ "${BUILD_ONLY:-}" = true ] || cat bin/cluster/registry)
 published=ghcr.io/kkloud-io/echo-operator
 
 # push <image> pushes an image and prints its digest. An image for several platforms is a manifest list,
@@ -39,6 +39,9 @@ while read -r version commit; do
 			env -u MAKEFLAGS -u MAKEOVERRIDES -u GOTOOLCHAIN make --no-print-directory -C "$tree" "$image-build" CONTAINER_TOOL="$CONTAINER_TOOL"
 			touch "$tree/built-$image"
 		fi
+		if [ "${BUILD_ONLY:-}" = true ]; then
+			continue
+		fi
 		case $image in
 		docker) push "$published:v$version" ;;
 		# Before 0.5.0, the tag was the version of http-echo.
@@ -49,4 +52,4 @@ while read -r version commit; do
 		esac
 	done
 done <<<"$releases"
-rm bin/digest
+rm -f bin/digest

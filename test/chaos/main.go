@@ -49,7 +49,7 @@ func parse(args []string) (o options, err error) {
 	flags.Uint64Var(&o.Seed, "seed", 1, "`seed` of the first random schedule; with -short -mutants, of the sample of mutants (0: all)")
 	flags.IntVar(&o.Workers, "workers", 8, "`number` of scenarios that run at the same time")
 	flags.BoolVar(&o.Short, "short", false, "run the short form, which takes minutes instead of hours")
-	flags.Uint64Var(&o.Sample, "sample", 0, "run one of every four scenarios, which this `number` selects; 0 runs all")
+	flags.Uint64Var(&o.Sample, "sample", 0, "run one of every eight scenarios, which this `number` selects; 0 runs all")
 	flags.BoolVar(&o.mutants, "mutants", false, "run mutation tests: the suites have to catch each mutant of the operator")
 	if err := flags.Parse(args); err != nil {
 		return o, err

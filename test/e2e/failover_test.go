@@ -52,9 +52,9 @@ func failover() {
 			CurrentSpecReport().LeafNodeText, leads.Seconds(), writes.Seconds(), requests.Sent, requests.Failed))
 		Expect(requests.Failed).To(BeZero(), "failed requests:\n%s", strings.Join(requests.Failures, "\n"))
 	},
-		Entry("when the only replica is stopped", 1, stop, "second", 10*time.Second),
-		Entry("when the only replica is killed", 1, kill, "first", 25*time.Second),
-		Entry("when one of two replicas is stopped", 2, stop, "second", 10*time.Second),
+		Entry("when the only replica is stopped", sampled, 1, stop, "second", 10*time.Second),
+		Entry("when the only replica is killed", sampled, 1, kill, "first", 25*time.Second),
+		Entry("when one of two replicas is stopped", sampled, 2, stop, "second", 10*time.Second),
 		Entry("when one of two replicas is killed", 2, kill, "first", 25*time.Second),
 	)
 }

@@ -26,9 +26,6 @@ const page = "<title>A title</title>"
 // measuredOnly is for changes that may lose requests with any number of replicas.
 const measuredOnly = math.MaxInt
 
-// slow is the label of the changes that `make test` requests during only for some commits.
-var slow = Label("slow")
-
 // requests changes Echoes while probers request them. docs/architecture.md documents the
 // guarantees that it checks.
 func requests() {
@@ -119,16 +116,16 @@ func requests() {
 		answer = next
 	},
 		Entry("an edit of message", edit(`{"message":"second"}`), "second", 1),
-		Entry("an addition of page", edit(`{"page":{"title":"A title"}}`), page, 1),
-		Entry("a removal of page", edit(`{"page":null}`), "second", 1),
-		Entry("an edit of resources", slow, edit(`{"resources":{"requests":{"cpu":"20m"}}}`), "second", 1),
-		Entry("an edit of targetPort", slow, edit(`{"targetPort":8080}`), "second", 1),
-		Entry("an edit of image", slow, edit(`{"image":"docker.io/hashicorp/http-echo:1.0.0"}`), "second", 1),
-		Entry("a doubling of replicas", slow, scale(2), "second", 1),
-		Entry("a halving of replicas", slow, scale(1), "second", 1),
-		Entry("a rollout with slow init containers", slow, startSlowly, "second", 1),
-		Entry("deletions of one pod after the other", slow, deleteOneByOne, "second", 2),
-		Entry("a deletion of all pods at once", slow, deleteAll, "second", measuredOnly),
+		Entry("an addition of page", sampled, edit(`{"page":{"title":"A title"}}`), page, 1),
+		Entry("a removal of page", sampled, edit(`{"page":null}`), "second", 1),
+		Entry("an edit of resources", sampled, edit(`{"resources":{"requests":{"cpu":"20m"}}}`), "second", 1),
+		Entry("an edit of targetPort", sampled, edit(`{"targetPort":8080}`), "second", 1),
+		Entry("an edit of image", sampled, edit(`{"image":"docker.io/hashicorp/http-echo:1.0.0"}`), "second", 1),
+		Entry("a doubling of replicas", sampled, scale(2), "second", 1),
+		Entry("a halving of replicas", sampled, scale(1), "second", 1),
+		Entry("a rollout with slow init containers", sampled, startSlowly, "second", 1),
+		Entry("deletions of one pod after the other", sampled, deleteOneByOne, "second", 2),
+		Entry("a deletion of all pods at once", sampled, deleteAll, "second", measuredOnly),
 	)
 }
 

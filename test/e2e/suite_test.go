@@ -28,6 +28,9 @@ const (
 // olmManifests is the folder of the manifests that install the operator.
 var olmManifests = filepath.Join("..", "..", cmp.Or(os.Getenv("OLM_MANIFESTS"), "config/olm"))
 
+// sampled is the label of specs that `make test` runs only for some commits.
+var sampled = Label("sampled")
+
 func TestEndToEnd(t *testing.T) {
 	if err := testcluster.Check("../.."); err != nil {
 		t.Fatal(err)
@@ -59,9 +62,9 @@ var _ = Describe("The operator", Ordered, ContinueOnFailure, func() {
 	Describe("given an Echo", messages)
 	Describe("given an object that the Echo does not control", conflicts)
 	Describe("given the samples", samples)
-	Describe("serves a page", pages)
+	Describe("serves a page", sampled, Label("page"), pages)
 	Describe("given pod settings", nodes)
-	Describe("from its bundle", scorecard)
+	Describe("from its bundle", sampled, Label("scorecard"), scorecard)
 	Describe("under Pod Security", podSecurity)
 	Describe("given pods that are admitted as on OpenShift", Label("openshift"), openShift)
 	Describe("on its metrics endpoint", metrics)
@@ -69,13 +72,13 @@ var _ = Describe("The operator", Ordered, ContinueOnFailure, func() {
 	Describe("given a Gateway", Label("gateway"), gatewayRoutes)
 	Describe("through a Gateway", Label("gateway"), gatewayAnswers)
 	Describe("given an Echo that fails", failures)
-	Describe("in steady state", steadyState)
+	Describe("in steady state", sampled, Label("steady-state"), steadyState)
 	// A runbook impersonates the operator, whose requests the steady state counts.
-	Describe("given the documents", documents)
+	Describe("given the documents", sampled, Label("documents"), documents)
 	// These specs stop parts of the cluster that the verified Echo in steady state depends on.
-	Describe("given an Echo whose answer is verified", verification)
+	Describe("given an Echo whose answer is verified", Label("verification"), verification)
 	Describe("given many Echoes whose answers are verified", Label("long"), longVerification)
-	Describe("as the leader", failover)
+	Describe("as the leader", Label("failover"), failover)
 	Describe("during its removal", removal)
 })
 

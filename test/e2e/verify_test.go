@@ -192,7 +192,7 @@ func verification() {
 		breakage("hanging", failsOn("service"), func() { signal("STOP", "http-echo", "-text=hanging") }, func() {})
 	})
 
-	It("reports no failure when the message changes", func() {
+	It("reports no failure when the message changes", sampled, func() {
 		createVerified("edited", 2)
 		for i := range 3 {
 			run("patch", "echo", "edited", "--type=merge", "-p", fmt.Sprintf(`{"spec":{"message":"edit %d"}}`, i))
@@ -239,7 +239,7 @@ func verification() {
 		})
 	})
 
-	It("verifies from every node only if the administrator allows it", func() {
+	It("verifies from every node only if the administrator allows it", sampled, func() {
 		spec := verified("nodes", 1)
 		spec["verify"].(map[string]any)["from"] = "EveryNode"
 		apply(verifyNamespace, echoManifest("nodes", spec))

@@ -51,7 +51,7 @@ type Options struct {
 }
 
 // sampleInterval is the distance between the scenarios of a sample.
-const sampleInterval = 4
+const sampleInterval = 8
 
 // sample returns one of every sampleInterval scenarios. 0 selects all.
 func sample(scenarios []Scenario, number uint64) (chosen []Scenario) {
