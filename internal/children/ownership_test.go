@@ -135,6 +135,9 @@ func FuzzOwnership(f *testing.F) {
 		want := desiredState(echo)
 		settings := ownedSettings(echo.Spec.Pod)
 		for _, kind := range Kinds {
+			if owned[kind.Name] == nil {
+				t.Fatalf("owned has no fields of the %s, want those that its mutate function sets", kind.Name)
+			}
 			object := kind.New()
 			filler(filling).Fill(object)
 			removeDuplicates(object)
