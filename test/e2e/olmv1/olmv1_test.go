@@ -28,6 +28,15 @@ var _ = Describe("OLM v1", Ordered, ContinueOnFailure, func() {
 	}
 	// installed lists the objects of each version after a new installation.
 	installed := map[string][]string{}
+	newInstallation := func(version semver.Version) []string {
+		GinkgoHelper()
+		if installed[version.String()] == nil {
+			install(offer.Offering(version).Name, version)
+			installed[version.String()] = objects()
+			uninstall()
+		}
+		return installed[version.String()]
+	}
 
 	Describe("installs", func() {
 		for _, version := range offer.Versions() {
@@ -51,10 +60,11 @@ var _ = Describe("OLM v1", Ordered, ContinueOnFailure, func() {
 				labels = Label("step-through") // From the newest release.
 			}
 			It(fmt.Sprintf("%s to %s", edge.From, edge.To), labels, func() {
+				want := newInstallation(edge.To)
 				install(edge.Channel, edge.From)
 				w := workload.New("olmv1-" + dashed(edge.From) + "-to-" + dashed(edge.To))
 				upgrade(w, edge.Channel, edge.From, edge.To, edge.To.String())
-				Expect(objects()).To(Equal(installed[edge.To.String()]), "objects of the operator after the upgrade: those of a new installation of %s", edge.To)
+				Expect(objects()).To(Equal(want), "objects of the operator after the upgrade: those of a new installation of %s", edge.To)
 			})
 		}
 		for _, version := range offer.Versions() {
@@ -64,10 +74,11 @@ var _ = Describe("OLM v1", Ordered, ContinueOnFailure, func() {
 				continue
 			}
 			It(fmt.Sprintf("%s to the head of %s without a pinned version", version, channel), func() {
+				want := newInstallation(head)
 				install(channel, version)
 				w := workload.New("olmv1-" + dashed(version) + "-to-head")
 				upgrade(w, channel, version, head, "")
-				Expect(objects()).To(Equal(installed[head.String()]), "objects of the operator after the upgrade: those of a new installation of %s", head)
+				Expect(objects()).To(Equal(want), "objects of the operator after the upgrade: those of a new installation of %s", head)
 			})
 		}
 	})
@@ -151,13 +162,17 @@ func create(channel, version string) {
 	GinkgoHelper()
 	Apply(operatorNamespace, Kubectl("patch", "--local", "-f", filepath.Join(manifests, "clusterextension.yaml"),
 		"-o", "json", "--type=merge", "-p", sourcePatch(channel, version)))
-	DeferCleanup(func() {
-		Kubectl("delete", "clusterextension", "echo-operator", "--ignore-not-found")
-		Eventually(objects).Should(BeEmpty())
-		Eventually(operatorPods).Should(BeEmpty())
-		// The operator may lose its permissions before it releases the lease; the next one would wait.
-		Kubectl("-n", operatorNamespace, "delete", "leases", "--all")
-	})
+	DeferCleanup(uninstall)
+}
+
+// uninstall deletes the ClusterExtension and its dependents.
+func uninstall() {
+	GinkgoHelper()
+	Kubectl("delete", "clusterextension", "echo-operator", "--ignore-not-found")
+	Eventually(objects).Should(BeEmpty())
+	Eventually(operatorPods).Should(BeEmpty())
+	// The operator may lose its permissions before it releases the lease; the next one would wait.
+	Kubectl("-n", operatorNamespace, "delete", "leases", "--all")
 }
 
 // install installs one version and waits until its operator runs.
