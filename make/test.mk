@@ -30,6 +30,11 @@ integration: build bin/kube-apiserver bin/etcd ## Test the controller on a real 
 	KUBEBUILDER_ASSETS=$(BIN) CGO_ENABLED=1 $(GINKGO) -race -timeout 15m -coverprofile=integration.cover -output-dir=bin ./internal/controller
 	@$(call covered,bin/integration.cover,85)
 
+.PHONY: integration-oldest
+integration-oldest: build bin/etcd $(OLDEST:%=bin/oldest/%) ## Test the controller on the oldest supported Kubernetes.
+	ln -sf ../etcd ../manager bin/oldest
+	KUBEBUILDER_ASSETS=$(BIN)/oldest CGO_ENABLED=1 $(GINKGO) -race -timeout 15m -label-filter='!newest-kubernetes' ./internal/controller
+
 # $(call covered,<profile>,<per cent>) fails if a coverage profile has less than that.
 covered = go tool cover -func=$(1) | awk '/^total:/ {sub("%","",$$3); printf "coverage %s %% (at least $(2) %%)\n", $$3; exit $$3 < $(2)}'
 

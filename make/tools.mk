@@ -9,6 +9,7 @@ OLM_V1 := github.com/operator-framework/operator-controller
 TRAEFIK := github.com/traefik/traefik/v3
 LEGO := github.com/go-acme/lego/v5
 KUBERNETES_VERSION := $(call pinned,kubernetes,k8s.io/kubernetes)
+OLDEST_KUBERNETES_VERSION := $(call pinned,kubernetes-oldest,k8s.io/kubernetes)
 CONTAINERD_VERSION := $(call pinned,containerd,github.com/containerd/containerd/v2)
 HTTP_ECHO_VERSION := $(patsubst v%,%,$(call pinned,http-echo,github.com/hashicorp/http-echo))
 SDK_VERSION := $(call pinned,operator-sdk,github.com/operator-framework/operator-sdk)
@@ -99,9 +100,16 @@ bin/etcd: tools/etcd.mod tools/etcd.sum
 	$(call build,etcd,-ldflags "-s -w",-o bin/etcd go.etcd.io/etcd/server/v3)
 
 KUBERNETES := kubeadm kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl
+# $(call kubernetes_flags,<version>) are the flags of the linker for a version of Kubernetes.
+kubernetes_flags = -ldflags "-s -w $(foreach p,k8s.io/component-base/version k8s.io/client-go/pkg/version,\
+	$(call set,$(p),gitVersion=$(1) gitMajor=1 gitMinor=$(word 2,$(subst ., ,$(1)))))"
 $(KUBERNETES:%=bin/%) &: tools/kubernetes.mod tools/kubernetes.sum
-	$(call build,kubernetes,-ldflags "-s -w $(foreach p,k8s.io/component-base/version k8s.io/client-go/pkg/version,\
-		$(call set,$(p),gitVersion=$(KUBERNETES_VERSION) gitMajor=1 gitMinor=$(word 2,$(subst ., ,$(KUBERNETES_VERSION)))))")
+	$(call build,kubernetes,$(call kubernetes_flags,$(KUBERNETES_VERSION)))
+
+# The control plane of the oldest supported Kubernetes.
+OLDEST := kube-apiserver kube-controller-manager
+$(OLDEST:%=bin/oldest/%) &: tools/kubernetes-oldest.mod tools/kubernetes-oldest.sum
+	$(call build,kubernetes-oldest,$(call kubernetes_flags,$(OLDEST_KUBERNETES_VERSION)),-o bin/oldest/ $(OLDEST:%=k8s.io/kubernetes/cmd/%))
 
 bin/containerd bin/containerd-shim-runc-v2 &: tools/containerd.mod tools/containerd.sum
 	$(call build,containerd,-ldflags "-s -w $(call set,github.com/containerd/containerd/v2/version,Version=$(CONTAINERD_VERSION))")

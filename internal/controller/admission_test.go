@@ -20,7 +20,11 @@ import (
 	"github.com/kkloud-io/echo-operator/internal/children"
 )
 
-var _ = Describe("An Echo whose Deployment an admission policy mutates", func() {
+// newestKubernetes is the label of specs that need MutatingAdmissionPolicy, which the oldest supported
+// Kubernetes does not serve.
+var newestKubernetes = Label("newest-kubernetes")
+
+var _ = Describe("An Echo whose Deployment an admission policy mutates", newestKubernetes, func() {
 	var namespace string
 
 	BeforeEach(func() { namespace = newNamespace() })

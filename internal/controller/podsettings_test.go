@@ -98,7 +98,7 @@ var _ = Describe("The pods of an Echo with spec.pod", func() {
 		Expect(message(echo, echov1.ConditionDegraded)).To(ContainSubstring("tolerations[0].key: Invalid value: "))
 	})
 
-	It("have the value of an admission policy, which stays after the removal of the field", func() {
+	It("have the value of an admission policy, which stays after the removal of the field", newestKubernetes, func() {
 		mutateDeployments(namespace, `Object{spec: Object.spec{template: Object.spec.template{metadata: Object.spec.template.metadata{
 			labels: {"example.com/team": "forced"}}}}}`)
 		startOperator()

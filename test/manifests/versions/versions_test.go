@@ -30,6 +30,8 @@ var mentions = []mention{
 	{program: "Go", file: "go.mod", module: "toolchain", patterns: []string{`golang:` + number}},
 	{program: "Kubernetes", file: "tools/kubernetes.mod", module: "k8s.io/kubernetes", patterns: []string{
 		`(?i:kubernetes|kube-apiserver|kubectl|kubelet) v?` + number, `\| kube-apiserver,[^|]*\| ` + number, `kindest/node:v` + number}},
+	{program: "the oldest Kubernetes", file: "tools/kubernetes-oldest.mod", module: "k8s.io/kubernetes", patterns: []string{
+		`API server and kube-controller-manager of ` + number}},
 	{program: "etcd", file: "tools/etcd.mod", module: "go.etcd.io/etcd/server/v3", patterns: []string{`etcd v?` + number, `\| etcd,[^|]*\| ` + number}},
 	{program: "containerd", file: "tools/containerd.mod", module: "github.com/containerd/containerd/v2", patterns: []string{
 		`containerd v?` + number, `\| etcd, containerd,[^|]*\| [0-9.]+, ` + number}},
@@ -101,6 +103,15 @@ func TestVersionsOfProgramsMatchModuleFiles(t *testing.T) {
 	}
 	if found < 20 {
 		t.Errorf("found %d versions in %d files, want at least 20", found, len(texts))
+	}
+}
+
+// make integration-oldest runs the version that the bundle declares as the oldest.
+func TestOldestKubernetesIsTheMinimumOfTheBundle(t *testing.T) {
+	tested, _, _ := strings.Cut(strings.TrimPrefix(repo.PinnedVersion(t, "tools/kubernetes-oldest.mod", "k8s.io/kubernetes"), "1."), ".")
+	csv := string(repo.Read(t, repo.Root+"/config/manifests/bases/echo-operator.clusterserviceversion.yaml"))
+	if want := "minKubeVersion: 1." + tested + ".0\n"; !strings.Contains(csv, want) {
+		t.Errorf("the ClusterServiceVersion has no %q, but tools/kubernetes-oldest.mod has version 1.%s", want, tested)
 	}
 }
 
