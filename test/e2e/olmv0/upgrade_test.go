@@ -179,14 +179,31 @@ func workloadDuringBrokenUpgrade(namespace string) workload.Workload {
 	w := workload.New(namespace)
 	before := w.Observe()
 	approve(broken)
-	// Mostly after the progress deadline of 20 s. If the Deployment controller sees the new pod together with the new
-	// template, it never reports the deadline, and OLM itself gives up after five minutes.
-	Eventually(phase).WithArguments(broken).WithTimeout(7 * time.Minute).Should(HavePrefix("Failed "))
+	awaitFailed(broken)
 	Consistently(phase, "5s").WithArguments(tree).Should(HavePrefix("Replacing"))
 	By("checking that the old operator still reconciles")
 	w.ExerciseOperator()
 	w.ExpectUnaffected(before, releases.NoServers)
 	return w
+}
+
+// awaitFailed waits until the progress deadline of 20 s makes the version Failed. If OLM changes the Deployment
+// while its controller creates the new pod, the deadline does not start: docs/upgrade.md describes how to start it.
+func awaitFailed(version string) {
+	GinkgoHelper()
+	start, started := time.Now(), false
+	Eventually(func() string {
+		status := Kubectl("-n", operatorNamespace, "get", operator, "-o",
+			`jsonpath={.status.conditions[?(@.type=="Progressing")].reason} {.status.unavailableReplicas}`)
+		if !started && status == "NewReplicaSetAvailable 1" && time.Since(start) > time.Minute {
+			AddReportEntry("The progress deadline did not start.")
+			Kubectl("-n", operatorNamespace, "rollout", "pause", operator)
+			time.Sleep(time.Second)
+			Kubectl("-n", operatorNamespace, "rollout", "resume", operator)
+			started = true
+		}
+		return phase(version)
+	}).WithTimeout(4 * time.Minute).Should(HavePrefix("Failed "))
 }
 
 var _ = Describe("Every upgrade to this tree", Label("every-edge"), func() {
