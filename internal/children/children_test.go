@@ -158,7 +158,7 @@ func TestDesiredStateMatchesTheGoldenFiles(t *testing.T) {
 				}
 				want, err := os.ReadFile(file)
 				if err != nil {
-					t.Fatal(err)
+					t.Fatalf("%v; run go test ./internal/children -update and review the file", err)
 				}
 				if string(got) != string(want) {
 					t.Errorf("%s differs; run with -update and review the difference. Got:\n%s", file, got)
@@ -294,7 +294,7 @@ func TestDriftIsReverted(t *testing.T) {
 	}
 	for _, kind := range Kinds {
 		if !drifted[kind.Name] {
-			t.Errorf("no drift changes the spec of the %s", kind.Name)
+			t.Errorf("no drift changes the spec of the %s, want a case in TestDriftIsReverted", kind.Name)
 		}
 	}
 }

@@ -149,7 +149,7 @@ func TestInstallerHasExactlyThePermissionsThatItGrants(t *testing.T) {
 	}
 	for permission := range held {
 		if !granted[permission] && !slices.Contains(earlierPermissions, permission) {
-			t.Errorf("ClusterRole echo-operator-grants has a permission that the bundle does not grant: %s", permission)
+			t.Errorf("ClusterRole echo-operator-grants has a permission that the bundle does not grant: %s; run make bundle if config/rbac grants it", permission)
 		}
 	}
 }
