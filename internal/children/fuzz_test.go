@@ -117,7 +117,7 @@ func expectPage(t *testing.T, page, title, message string) {
 		}
 	}
 	if got, want := strings.Join(elements, " "), "html head meta meta meta title style body header h1 main"; got != want {
-		t.Errorf("elements = %s, want %s", got, want)
+		t.Errorf("elements = %s, want %s; if page.html has a new element, add it to expectPage", got, want)
 	}
 	// The HTML parser normalizes newlines and replaces NUL.
 	normalized := strings.NewReplacer("\r\n", "\n", "\r", "\n", "\x00", "\uFFFD")

@@ -26,7 +26,10 @@ func TestChildrenOfTheDefaultServerAreCached(t *testing.T) {
 			continue
 		}
 		echo.Name, echo.Spec.Message = strings.Repeat("n", 58), strings.Repeat(`"`, 16384)
-		echo.Spec.Page = &echov1.Page{Title: strings.Repeat(`"`, 253), Color: "#2196F3"}
+		if echo.Spec.Page == nil {
+			echo.Spec.Page = &echov1.Page{}
+		}
+		echo.Spec.Page.Title, echo.Spec.Page.Color = strings.Repeat(`"`, 253), "#2196F3"
 		for _, kind := range children.Kinds {
 			child := kind.New()
 			child.SetName(kind.ChildName(echo))

@@ -214,8 +214,9 @@ func checkFields(root string) error {
 	for _, f := range fields() {
 		listed.Insert(f.path)
 	}
-	if difference := inSchema.SymmetricDifference(listed); difference.Len() > 0 {
-		return fmt.Errorf("fields: want the same fields as the CRD, they differ in %v", sets.List(difference))
+	if !inSchema.Equal(listed) {
+		return fmt.Errorf("fields() in fields.go lacks %v of the CRD; the CRD lacks %v of fields()",
+			sets.List(inSchema.Difference(listed)), sets.List(listed.Difference(inSchema)))
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func TestEveryFieldHasADescriptionAndAnExample(t *testing.T) {
 				_, found, err := unstructured.NestedFieldNoCopy(example, append([]string{section}, path...)...)
 				return found && err == nil
 			}) {
-				t.Errorf("%s.%s is not set in any example", section, name)
+				t.Errorf("%s.%s is not set in any example: set it in config/samples/showcase.yaml, or of route in config/manifests/gateway_example.yaml, and run make bundle", section, name)
 			}
 		}
 	}
