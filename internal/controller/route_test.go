@@ -148,7 +148,7 @@ var _ = Describe("The route of an Echo", func() {
 		Expect(admin.Delete(ctx, route)).To(Succeed())
 		Eventually(komega.Object(route)).Should(HaveField("UID", Not(Equal(deleted))))
 		expectRouted(echo, isAccepted, isReady, notDegraded)
-		Expect(metricValue("echo_operator_drift_corrections_total", map[string]string{"kind": "HTTPRoute"})).To(Equal(2.0))
+		Eventually(metricFunc("echo_operator_drift_corrections_total", map[string]string{"kind": "HTTPRoute"})).Should(Equal(2.0))
 	})
 
 	It("is removed with spec.route, also while the operator is not running", func() {

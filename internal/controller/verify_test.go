@@ -192,7 +192,7 @@ var _ = Describe("The verification of an Echo", func() {
 		Expect(admin.Delete(ctx, verifier)).To(Succeed())
 		Eventually(komega.Object(verifier)).Should(HaveField("UID", Not(Equal(deleted))))
 		expectVerified(echo, isVerified, isReady, notDegraded)
-		Expect(metricValue("echo_operator_drift_corrections_total", map[string]string{"kind": "VerifierDeployment"})).To(Equal(2.0))
+		Eventually(metricFunc("echo_operator_drift_corrections_total", map[string]string{"kind": "VerifierDeployment"})).Should(Equal(2.0))
 	})
 
 	It("runs on every node only while an administrator allows it", func() {
