@@ -5,13 +5,14 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-registry=$([ "${BUILD_ONLY:-}" = true ] || cat bin/cluster/registry)
 published=ghcr.io/kkloud-io/echo-operator
 
 # push <image> pushes an image and prints its digest. An image for several platforms is a manifest list,
 # which buildah pushes with another command.
 push() {
-	local where=docker://$registry/${1#ghcr.io/} flags="-q --tls-verify=false --digestfile bin/digest"
+	[ "${BUILD_ONLY:-}" != true ] || return 0
+	local where flags="-q --tls-verify=false --digestfile bin/digest"
+	where=docker://$(cat bin/cluster/registry)/${1#ghcr.io/}
 	$CONTAINER_TOOL manifest push --all $flags "$1" "$where" 2>/dev/null || $CONTAINER_TOOL push $flags "$1" "$where"
 	printf '%-56s %s\n' "$1" "$(cat bin/digest)"
 }
@@ -38,9 +39,6 @@ while read -r version commit; do
 			echo "Building $image of version $version from commit $commit ..."
 			env -u MAKEFLAGS -u MAKEOVERRIDES -u GOTOOLCHAIN make --no-print-directory -C "$tree" "$image-build" CONTAINER_TOOL="$CONTAINER_TOOL"
 			touch "$tree/built-$image"
-		fi
-		if [ "${BUILD_ONLY:-}" = true ]; then
-			continue
 		fi
 		case $image in
 		docker) push "$published:v$version" ;;
