@@ -70,6 +70,7 @@ func everyField(echo *echov1.Echo) {
 	ownServer(echo)
 	withPage("Costs $5 & more")(echo)
 	echo.Spec.Page.Language = "pt-BR"
+	echo.Spec.StatusCode = 200 // The only one that is valid with a server of the user's own.
 	echo.Spec.Replicas = 5
 	echo.Spec.Port = 8080
 	echo.Spec.TargetPort = 80
