@@ -11,7 +11,7 @@ unit: ## Test what needs no API server; statement coverage of children and statu
 	CGO_ENABLED=1 go -C hack test -race ./catalog/releases ./isolation
 	go test ./cmd/... # Without the race detector, because the metrics servers are large.
 	@$(MAKE) --no-print-directory fuzz FUZZTIME=5s
-	@go test -coverprofile=bin/unit.cover ./internal/children/... ./internal/status/... >/dev/null
+	@mkdir -p bin; go test -coverprofile=bin/unit.cover ./internal/children/... ./internal/status/... >/dev/null
 	@$(call covered,bin/unit.cover,95)
 
 FUZZTIME ?= 30s
