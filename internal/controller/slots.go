@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
@@ -21,17 +22,74 @@ const (
 )
 
 // slots bounds the number of concurrent reconciliations. A reconciliation gives its slot away
-// while it waits for a slow call. No namespace may have more than its share of slow calls.
+// while it waits for a slow call. No namespace may have more than its share of slow calls, and the
+// namespaces that wait for a slot take turns.
 type slots struct {
-	free chan struct{}
-
-	mu     sync.Mutex
+	mu   sync.Mutex
+	free int
+	// waiting has a channel for each reconciliation that waits, by namespace. Its slot closes it.
+	waiting map[string][]chan struct{}
+	// turns are the namespaces that wait, the next one first.
+	turns  []string
 	slow   int
 	slowIn map[string]int
 }
 
 func newSlots(count int) *slots {
-	return &slots{free: make(chan struct{}, count), slowIn: map[string]int{}}
+	return &slots{free: count, waiting: map[string][]chan struct{}{}, slowIn: map[string]int{}}
+}
+
+// acquire waits for a slot. It returns false if done is closed before; nil is never closed.
+func (s *slots) acquire(done <-chan struct{}, namespace string) bool {
+	s.mu.Lock()
+	if s.free > 0 {
+		s.free--
+		s.mu.Unlock()
+		return true
+	}
+	if len(s.waiting[namespace]) == 0 {
+		s.turns = append(s.turns, namespace)
+	}
+	turn := make(chan struct{})
+	s.waiting[namespace] = append(s.waiting[namespace], turn)
+	s.mu.Unlock()
+	select {
+	case <-turn:
+		return true
+	case <-done:
+	}
+	s.mu.Lock()
+	i := slices.Index(s.waiting[namespace], turn)
+	if i >= 0 {
+		s.waiting[namespace] = slices.Delete(s.waiting[namespace], i, i+1)
+	}
+	s.mu.Unlock()
+	if i < 0 { // It has got a slot meanwhile.
+		s.release()
+	}
+	return false
+}
+
+// release gives a slot to the namespace whose turn it is.
+func (s *slots) release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.turns) > 0 {
+		namespace := s.turns[0]
+		s.turns = s.turns[1:]
+		waiting := s.waiting[namespace]
+		if len(waiting) > 1 {
+			s.waiting[namespace] = waiting[1:]
+			s.turns = append(s.turns, namespace)
+		} else {
+			delete(s.waiting, namespace)
+		}
+		if len(waiting) > 0 {
+			close(waiting[0])
+			return
+		}
+	}
+	s.free++
 }
 
 // slot belongs to one reconciliation.
@@ -40,25 +98,33 @@ type slot struct {
 	namespace string
 }
 
-// enter waits for a slot. It returns false if the namespace has its share of slow calls.
+// enter waits for a slot. It returns false if the namespace has its share of slow calls, before or
+// after the wait.
 func (s *slots) enter(ctx context.Context, namespace string) (*slot, bool) {
+	if s.saturated(namespace) {
+		return nil, false
+	}
+	if !s.acquire(ctx.Done(), namespace) {
+		return nil, false
+	}
+	entered := &slot{slots: s, namespace: namespace}
+	if s.saturated(namespace) {
+		entered.leave()
+		return nil, false
+	}
+	return entered, true
+}
+
+// saturated reports whether the namespace has its share of slow calls.
+func (s *slots) saturated(namespace string) bool {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	share := min(maxSlowPerNamespace, max(1, (maxSlow-s.slow)/2))
-	saturated := s.slowIn[namespace] >= share
-	s.mu.Unlock()
-	if saturated {
-		return nil, false
-	}
-	select {
-	case s.free <- struct{}{}:
-		return &slot{slots: s, namespace: namespace}, true
-	case <-ctx.Done():
-		return nil, false
-	}
+	return s.slowIn[namespace] >= share
 }
 
 // leave frees the slot.
-func (s *slot) leave() { <-s.slots.free }
+func (s *slot) leave() { s.slots.release() }
 
 // call calls the API server. While a slow call lasts, another reconciliation has the slot.
 func (s *slot) call(call func() error) error {
@@ -75,7 +141,7 @@ func (s *slot) call(call func() error) error {
 	if !timer.Stop() {
 		<-gone
 		s.count(-1)
-		s.slots.free <- struct{}{}
+		s.slots.acquire(nil, s.namespace) // A reconciliation ends with a slot, as it began.
 	}
 	return err
 }

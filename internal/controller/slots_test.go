@@ -80,3 +80,61 @@ func TestNamespacesWithSlowCallsLeaveSlotsToOthers(t *testing.T) {
 		}
 	})
 }
+
+func TestReconciliationsThatWaitForASlotDoNotExceedTheShareOfTheirNamespace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const slotCount = 8
+		s := newSlots(slotCount)
+		end := make(chan struct{})
+		defer close(end)
+		for range maxSlow + 2*slotCount {
+			go func() {
+				if turn, entered := s.enter(t.Context(), "slow"); entered {
+					_ = turn.call(func() error { <-end; return nil })
+					turn.leave()
+				}
+			}()
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := s.slowIn["slow"]; got < maxSlowPerNamespace || got > maxSlowPerNamespace+slotCount {
+			t.Errorf("the namespace has %d slow calls, want %d to %d", got, maxSlowPerNamespace, maxSlowPerNamespace+slotCount)
+		}
+	})
+}
+
+func TestNamespacesThatWaitForASlotTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlots(1)
+		order := make(chan string, 100)
+		wait := func(namespace string) {
+			go func() {
+				turn, _ := s.enter(t.Context(), namespace)
+				order <- namespace
+				turn.leave()
+			}()
+			synctest.Wait()
+		}
+		first := enter(t, s, "many")
+		for range 90 {
+			wait("many")
+		}
+		wait("other")
+		ctx, stop := context.WithCancel(t.Context())
+		go func() {
+			if _, entered := s.enter(ctx, "many"); entered {
+				t.Error("a reconciliation entered after its context had ended")
+			}
+		}()
+		synctest.Wait()
+		stop()
+		first.leave()
+		synctest.Wait()
+		if got := []string{<-order, <-order}; got[1] != "other" {
+			t.Errorf("the first two are of the namespaces %q, want the second to be of the namespace other", got)
+		}
+		if s.free != 1 || len(s.waiting) != 0 || len(order) != 89 {
+			t.Errorf("afterwards: %d free slots, %d namespaces that wait, %d more reconciliations, want 1, 0, 89", s.free, len(s.waiting), len(order))
+		}
+	})
+}

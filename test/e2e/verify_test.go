@@ -192,6 +192,17 @@ func verification() {
 		breakage("hanging", failsOn("service"), func() { signal("STOP", "http-echo", "-text=hanging") }, func() {})
 	})
 
+	It("reports a server that crashes, until the kubelet starts it again", Label("breakage"), func() {
+		requireLocalCluster("it ends a process on the node")
+		createVerified("crashing", 1)
+		crash := func() { signal("KILL", "http-echo", "-text=crashing") }
+		crash() // After the first crash, the kubelet starts the server at once, and after the second with a delay.
+		run("wait", "pods", "-l", "kkloud.io/echo=crashing", "--for=jsonpath={.status.containerStatuses[0].restartCount}=1", "--timeout=60s")
+		waitReady(verifyNamespace, "crashing")
+		Eventually(verifiedCondition("crashing")).Should(HavePrefix("True Verified"))
+		breakage("crashing", failsOn("service"), crash, func() {})
+	})
+
 	It("reports no failure when the message changes", sampled, func() {
 		createVerified("edited", 2)
 		for i := range 3 {
@@ -222,6 +233,20 @@ func verification() {
 				time.Sleep(2 * time.Second)
 				return run("get", "pods", "-l", "kkloud.io/verifies=unavailable", "-o", "jsonpath={.items[*].spec.containers[*].image}")
 			}).ShouldNot(ContainSubstring("quay.io/missing/verifier"))
+		})
+	})
+
+	It("reports Unknown, and the Echo stays ready, while no node accepts the pod of the verifier", Label("breakage"), func() {
+		requireLocalCluster("it cordons the node")
+		createVerified("unscheduled", 1)
+		uncordon := func() { kubectl("uncordon", "-l", "kubernetes.io/os=linux") }
+		DeferCleanup(uncordon)
+		breakage("unscheduled", isUnknown("nodes are available"), func() {
+			kubectl("cordon", "-l", "kubernetes.io/os=linux")
+			run("delete", "pods", "-l", "kkloud.io/verifies=unscheduled", "--now")
+		}, func() {
+			waitReady(verifyNamespace, "unscheduled")
+			uncordon()
 		})
 	})
 

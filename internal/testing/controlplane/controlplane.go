@@ -197,9 +197,10 @@ func (c *ControlPlane) AddUser(ctx context.Context, name string, roleFiles ...st
 	return c.AddUnprivilegedUser(name)
 }
 
-// AddUnprivilegedUser adds a user without permissions.
+// AddUnprivilegedUser adds a user without permissions. Like a service account, it shares the API
+// server with the group of service accounts: the share of other users is a fifth of that.
 func (c *ControlPlane) AddUnprivilegedUser(name string) (*rest.Config, error) {
-	user, err := c.environment.AddUser(envtest.User{Name: name}, c.Config)
+	user, err := c.environment.AddUser(envtest.User{Name: name, Groups: []string{"system:serviceaccounts"}}, c.Config)
 	if err != nil {
 		return nil, err
 	}

@@ -7,8 +7,10 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/test/chaos/harness"
@@ -17,14 +19,19 @@ import (
 )
 
 const (
-	// isolatedEchoes is the number of Echoes in a namespace whose webhook does not answer.
-	isolatedEchoes = 40
+	// isolatedEchoes is the number of Echoes in a namespace whose webhook does not answer, and
+	// manyIsolatedEchoes one that exceeds the operator's workers.
+	isolatedEchoes     = 40
+	manyIsolatedEchoes = 260
+	// namespaceShare is how many Echoes of a namespace wait for a webhook at a time.
+	namespaceShare = 24
 	// isolationLimit is how long a new Echo in another namespace may take meanwhile.
 	isolationLimit = 5 * time.Second
 	// isolationRounds is how many new Echoes are measured.
 	isolationRounds = 4
-	// timeOutMessage is what the API server says about a webhook that does not answer.
-	timeOutMessage = "deadline exceeded"
+	// timeOutMessage is what the API server says about a webhook that does not answer: "context deadline
+	// exceeded", or "Client.Timeout exceeded".
+	timeOutMessage = "exceeded"
 )
 
 // isolation has one namespace disturb the operator, and measures the others.
@@ -32,8 +39,11 @@ func isolation(o harness.Options) (all []harness.Scenario, err error) {
 	for _, timeout := range []int32{10, 30} {
 		all = append(all,
 			harness.Scenario{Name: fmt.Sprintf("webhook for children hangs %d s", timeout), Run: hangingChildren(timeout)},
-			harness.Scenario{Name: fmt.Sprintf("webhook for statuses hangs %d s", timeout), Run: hangingStatuses(timeout)})
+			harness.Scenario{Name: fmt.Sprintf("webhook for statuses hangs %d s", timeout), Run: hangingStatuses(timeout, isolatedEchoes)})
 	}
+	all = append(all, harness.Scenario{
+		Name: fmt.Sprintf("webhook for statuses of %d Echoes hangs 30 s", manyIsolatedEchoes), Run: hangingStatuses(30, manyIsolatedEchoes),
+	})
 	memory := uncontrolledMemory(o.Short)
 	if o.Short {
 		return append(all[:1], memory[0]), nil
@@ -55,7 +65,8 @@ func hangingChildren(timeout int32) func(context.Context, *harness.Environment) 
 				oracle.CheckDegraded(echo, echov1.ReasonRejected, hook.name(e.Subject)),
 				oracle.CheckDegraded(echo, echov1.ReasonRejected, timeOutMessage))
 		}
-		return isolate(ctx, e, hook, probeCreation(e, uncontrolled(deployment, e.Subject)), func(ctx context.Context, start time.Time) error {
+		created := func(context.Context) error { return nil }
+		return isolate(ctx, e, hook, isolatedEchoes, probeCreation(e, uncontrolled(deployment, e.Subject)), created, func(ctx context.Context, start time.Time) error {
 			// Sixteen Echoes of a namespace wait for its webhook at a time, and some of them retry.
 			limit := time.Minute + 4*time.Duration(timeout)*time.Second
 			return measure(ctx, e, e.AllEchoes(e.Subject, named), fmt.Sprintf("%d Echoes report a webhook that hangs %d s", isolatedEchoes, timeout), start, limit)
@@ -64,7 +75,7 @@ func hangingChildren(timeout int32) func(context.Context, *harness.Environment) 
 }
 
 // hangingStatuses has a webhook for the status of Echoes not answer. No Echo elsewhere waits for it.
-func hangingStatuses(timeout int32) func(context.Context, *harness.Environment) error {
+func hangingStatuses(timeout int32, echoes int) func(context.Context, *harness.Environment) error {
 	return func(ctx context.Context, e *harness.Environment) error {
 		if err := createReady(ctx, e); err != nil {
 			return err
@@ -74,13 +85,37 @@ func hangingStatuses(timeout int32) func(context.Context, *harness.Environment) 
 			operation: admissionregistrationv1.Update, timeout: timeout, answer: hang,
 		}
 		probe := probeUpdate(e, &echov1.Echo{ObjectMeta: metav1.ObjectMeta{Namespace: e.Subject, Name: one}}, true)
-		return isolate(ctx, e, hook, probe, func(context.Context, time.Time) error { return nil })
+		// The API server itself is busy until the pods of these Echoes run.
+		created := func(ctx context.Context) error {
+			return e.Await(ctx, harness.ConvergenceTimeout, "Deployments are available", func(ctx context.Context) error {
+				return checkAvailable(ctx, e, namespaceShare)
+			})
+		}
+		return isolate(ctx, e, hook, echoes, probe, created, func(context.Context, time.Time) error { return nil })
 	}
 }
 
-// isolate creates Echoes behind the webhook, measures new Echoes in another namespace, checks the
+// checkAvailable returns an error unless at least so many Deployments are available.
+func checkAvailable(ctx context.Context, e *harness.Environment, count int) error {
+	var list appsv1.DeploymentList
+	if err := e.Client.List(ctx, &list, client.InNamespace(e.Subject)); err != nil {
+		return err
+	}
+	available := 0
+	for i := range list.Items {
+		if d := &list.Items[i]; d.Spec.Replicas != nil && d.Status.AvailableReplicas == *d.Spec.Replicas {
+			available++
+		}
+	}
+	if available < count {
+		return fmt.Errorf("%d Deployments are available, want %d", available, count)
+	}
+	return nil
+}
+
+// isolate creates Echoes behind the webhook, waits for created, measures new Echoes in another namespace, checks the
 // Echoes behind the webhook, and expects all to recover without it.
-func isolate(ctx context.Context, e *harness.Environment, hook *webhook, probe func(context.Context) error, check func(context.Context, time.Time) error) error {
+func isolate(ctx context.Context, e *harness.Environment, hook *webhook, echoes int, probe, created func(context.Context) error, check func(context.Context, time.Time) error) error {
 	neighbor, err := startWithNeighbor(ctx, e)
 	if err != nil {
 		return err
@@ -92,10 +127,13 @@ func isolate(ctx context.Context, e *harness.Environment, hook *webhook, probe f
 	}
 	defer func() { _ = remove(context.WithoutCancel(ctx)) }() // If the scenario fails before it removes the webhook.
 	start := time.Now()
-	size := outage{echoes: isolatedEchoes}
-	if err := size.forEach(ctx, 0, isolatedEchoes, func(ctx context.Context, name string) error {
+	size := outage{echoes: echoes}
+	if err := size.forEach(ctx, 0, echoes, func(ctx context.Context, name string) error {
 		return e.CreateEcho(ctx, name, everyChild())
 	}); err != nil {
+		return err
+	}
+	if err := created(ctx); err != nil {
 		return err
 	}
 	var findings []error
@@ -112,7 +150,7 @@ func isolate(ctx context.Context, e *harness.Environment, hook *webhook, probe f
 	if err := remove(ctx); err != nil {
 		return err
 	}
-	if err := measureReady(ctx, e, fmt.Sprintf("%d Echoes are ready after their webhook was removed", isolatedEchoes), start, harness.ConvergenceTimeout); err != nil {
+	if err := measureReady(ctx, e, fmt.Sprintf("%d Echoes are ready after their webhook was removed", echoes), start, harness.ConvergenceTimeout); err != nil {
 		return err
 	}
 	return e.Verify(ctx)
