@@ -24,9 +24,7 @@ func leaves(path string, schema apiextensionsv1.JSONSchemaProps) map[string]apie
 	}
 	all := map[string]apiextensionsv1.JSONSchemaProps{}
 	for name, property := range schema.Properties {
-		for leaf, s := range leaves(strings.TrimPrefix(path+"."+name, "."), property) {
-			all[leaf] = s
-		}
+		maps.Copy(all, leaves(strings.TrimPrefix(path+"."+name, "."), property))
 	}
 	return all
 }
@@ -64,11 +62,11 @@ func describes(text, value string) bool {
 }
 
 func TestEveryFieldIsDescribedWithItsBoundsAndDefault(t *testing.T) {
-	var definition apiextensionsv1.CustomResourceDefinition
-	if err := yaml.UnmarshalStrict([]byte(readFile(t, crd)), &definition); err != nil {
+	var schema apiextensionsv1.CustomResourceDefinition
+	if err := yaml.UnmarshalStrict([]byte(readFile(t, crd)), &schema); err != nil {
 		t.Fatal(err)
 	}
-	echo := definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties
+	echo := schema.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties
 
 	described := map[string]string{}
 	for _, row := range rows(t, fieldsPage, "field | rule") {
@@ -77,7 +75,7 @@ func TestEveryFieldIsDescribedWithItsBoundsAndDefault(t *testing.T) {
 	// A field without a row has a section, and command and args have one together.
 	for _, section := range strings.Split(readFile(t, fieldsPage), "\n### ")[1:] {
 		heading, text, _ := strings.Cut(section, "\n")
-		for _, field := range strings.Split(heading, " and ") {
+		for field := range strings.SplitSeq(heading, " and ") {
 			if described[field] == "" {
 				described[field] = text
 			}
