@@ -107,12 +107,11 @@ func (s *slots) enter(ctx context.Context, namespace string) (*slot, bool) {
 	if !s.acquire(ctx.Done(), namespace) {
 		return nil, false
 	}
-	entered := &slot{slots: s, namespace: namespace}
 	if s.saturated(namespace) {
-		entered.leave()
+		s.release()
 		return nil, false
 	}
-	return entered, true
+	return &slot{slots: s, namespace: namespace}, true
 }
 
 // saturated reports whether the namespace has its share of slow calls.

@@ -50,14 +50,11 @@ func values(schema apiextensionsv1.JSONSchemaProps) (all []string) {
 	return all
 }
 
-var (
-	thousands = regexp.MustCompile(`(\d),(\d{3})`)
-	backtick  = strings.NewReplacer("`", "")
-)
+var thousands = regexp.MustCompile(`(\d),(\d{3})`)
 
 // describes reports whether a text of a page contains a value as a whole word.
 func describes(text, value string) bool {
-	text = thousands.ReplaceAllString(backtick.Replace(text), "$1$2")
+	text = thousands.ReplaceAllString(strings.ReplaceAll(text, "`", ""), "$1$2")
 	return regexp.MustCompile(`(^|[^\w.])` + regexp.QuoteMeta(value) + `($|\W)`).MatchString(text)
 }
 

@@ -29,9 +29,6 @@ const (
 	isolationLimit = 5 * time.Second
 	// isolationRounds is how many new Echoes are measured.
 	isolationRounds = 4
-	// timeOutMessage is what the API server says about a webhook that does not answer: "context deadline
-	// exceeded", or "Client.Timeout exceeded".
-	timeOutMessage = "exceeded"
 )
 
 // isolation has one namespace disturb the operator, and measures the others.
@@ -61,13 +58,10 @@ func hangingChildren(timeout int32) func(context.Context, *harness.Environment) 
 		}
 		hook := &webhook{resources: resources, operation: admissionregistrationv1.Create, timeout: timeout, answer: hang}
 		named := func(echo *echov1.Echo) error {
-			return errors.Join(
-				oracle.CheckDegraded(echo, echov1.ReasonRejected, hook.name(e.Subject)),
-				oracle.CheckDegraded(echo, echov1.ReasonRejected, timeOutMessage))
+			return errors.Join(oracle.CheckDegraded(echo, echov1.ReasonRejected, hook.name(e.Subject)), checkTimedOut(echo))
 		}
-		created := func(context.Context) error { return nil }
-		return isolate(ctx, e, hook, isolatedEchoes, probeCreation(e, uncontrolled(deployment, e.Subject)), created, func(ctx context.Context, start time.Time) error {
-			// Sixteen Echoes of a namespace wait for its webhook at a time, and some of them retry.
+		return isolate(ctx, e, hook, isolatedEchoes, 0, probeCreation(e, uncontrolled(deployment, e.Subject)), func(ctx context.Context, start time.Time) error {
+			// Only namespaceShare Echoes wait for the webhook at a time, and some of them retry.
 			limit := time.Minute + 4*time.Duration(timeout)*time.Second
 			return measure(ctx, e, e.AllEchoes(e.Subject, named), fmt.Sprintf("%d Echoes report a webhook that hangs %d s", isolatedEchoes, timeout), start, limit)
 		})
@@ -86,13 +80,17 @@ func hangingStatuses(timeout int32, echoes int) func(context.Context, *harness.E
 		}
 		probe := probeUpdate(e, &echov1.Echo{ObjectMeta: metav1.ObjectMeta{Namespace: e.Subject, Name: one}}, true)
 		// The API server itself is busy until the pods of these Echoes run.
-		created := func(ctx context.Context) error {
-			return e.Await(ctx, harness.ConvergenceTimeout, "Deployments are available", func(ctx context.Context) error {
-				return checkAvailable(ctx, e, namespaceShare)
-			})
-		}
-		return isolate(ctx, e, hook, echoes, probe, created, func(context.Context, time.Time) error { return nil })
+		return isolate(ctx, e, hook, echoes, namespaceShare, probe, func(context.Context, time.Time) error { return nil })
 	}
+}
+
+// checkTimedOut returns an error unless the Echo reports what the API server says about a webhook that
+// does not answer. After 30 s, that is a time-out of its HTTP client.
+func checkTimedOut(echo *echov1.Echo) error {
+	if oracle.CheckDegraded(echo, echov1.ReasonRejected, "deadline exceeded") == nil {
+		return nil
+	}
+	return oracle.CheckDegraded(echo, echov1.ReasonRejected, "Client.Timeout exceeded")
 }
 
 // checkAvailable returns an error unless at least so many Deployments are available.
@@ -113,9 +111,9 @@ func checkAvailable(ctx context.Context, e *harness.Environment, count int) erro
 	return nil
 }
 
-// isolate creates Echoes behind the webhook, waits for created, measures new Echoes in another namespace, checks the
-// Echoes behind the webhook, and expects all to recover without it.
-func isolate(ctx context.Context, e *harness.Environment, hook *webhook, echoes int, probe, created func(context.Context) error, check func(context.Context, time.Time) error) error {
+// isolate creates Echoes behind the webhook, waits until some of their Deployments are available, measures
+// new Echoes in another namespace, checks the Echoes behind the webhook, and expects all to recover without it.
+func isolate(ctx context.Context, e *harness.Environment, hook *webhook, echoes, available int, probe func(context.Context) error, check func(context.Context, time.Time) error) error {
 	neighbor, err := startWithNeighbor(ctx, e)
 	if err != nil {
 		return err
@@ -133,7 +131,9 @@ func isolate(ctx context.Context, e *harness.Environment, hook *webhook, echoes 
 	}); err != nil {
 		return err
 	}
-	if err := created(ctx); err != nil {
+	if err := e.Await(ctx, harness.ConvergenceTimeout, "Deployments are available", func(ctx context.Context) error {
+		return checkAvailable(ctx, e, available)
+	}); err != nil {
 		return err
 	}
 	var findings []error
