@@ -111,8 +111,7 @@ func checkAvailable(ctx context.Context, e *harness.Environment, count int) erro
 	return nil
 }
 
-// isolate measures new Echoes in another namespace beside Echoes behind the webhook, and expects all to
-// recover without it.
+// isolate disturbs one namespace by the webhook, and measures new Echoes in another one.
 func isolate(ctx context.Context, e *harness.Environment, hook *webhook, echoes, available int, probe func(context.Context) error, check func(context.Context, time.Time) error) error {
 	neighbor, err := startWithNeighbor(ctx, e)
 	if err != nil {
@@ -126,22 +125,17 @@ func isolate(ctx context.Context, e *harness.Environment, hook *webhook, echoes,
 	defer func() { _ = remove(context.WithoutCancel(ctx)) }() // If the scenario fails before it removes the webhook.
 	// The control operator would need the same cores for as many Echoes.
 	e.KillControlOperator()
-	if err := errors.Join(measureNeighbors(ctx, e, neighbor, echoes, available, check), e.RestartControlOperator()); err != nil {
-		return err
-	}
-	start := time.Now()
-	if err := remove(ctx); err != nil {
-		return err
-	}
-	if err := measureReady(ctx, e, fmt.Sprintf("%d Echoes are ready after their webhook was removed", echoes), start, harness.ConvergenceTimeout); err != nil {
+	measured := measureIsolation(ctx, e, neighbor, echoes, available, check, remove)
+	if err := errors.Join(measured, e.RestartControlOperator()); err != nil {
 		return err
 	}
 	return e.Verify(ctx)
 }
 
-// measureNeighbors creates Echoes behind the webhook, waits until some of their Deployments are available,
-// measures new Echoes in another namespace, and checks the Echoes behind the webhook.
-func measureNeighbors(ctx context.Context, e *harness.Environment, neighbor string, echoes, available int, check func(context.Context, time.Time) error) error {
+// measureIsolation creates Echoes behind the webhook, waits until some of their Deployments are available,
+// measures new Echoes in another namespace, checks the Echoes behind the webhook, and expects all to recover
+// without it.
+func measureIsolation(ctx context.Context, e *harness.Environment, neighbor string, echoes, available int, check func(context.Context, time.Time) error, remove func(context.Context) error) error {
 	start := time.Now()
 	size := outage{echoes: echoes}
 	if err := size.forEach(ctx, 0, echoes, func(ctx context.Context, name string) error {
@@ -160,5 +154,12 @@ func measureNeighbors(ctx context.Context, e *harness.Environment, neighbor stri
 		took, err := timeToReady(ctx, e, neighbor, echoName(round))
 		findings = append(findings, err, e.Measure("New Echo beside a namespace whose webhook hangs", took, isolationLimit))
 	}
-	return errors.Join(append(findings, check(ctx, start))...)
+	if err := errors.Join(append(findings, check(ctx, start))...); err != nil {
+		return err
+	}
+	start = time.Now()
+	if err := remove(ctx); err != nil {
+		return err
+	}
+	return measureReady(ctx, e, fmt.Sprintf("%d Echoes are ready after their webhook was removed", echoes), start, harness.ConvergenceTimeout)
 }
