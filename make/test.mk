@@ -76,7 +76,7 @@ bench: build bin/kube-apiserver bin/etcd ## Compare the operator with a baseline
 bench-check: build bin/kube-apiserver bin/etcd ## Compare requests, allocations and memory with the recorded baseline; RECORD=1 records them again.
 	go -C test test ./performance
 	$(BENCH) -check $(CURDIR)/test/performance/recorded_baseline.json $(if $(RECORD),-record)
-bench-writes: bin/kube-apiserver bin/etcd ## Measure ways to write objects, and what their parts cost the API server; see docs/adr.
+bench-writes: bin/kube-apiserver bin/etcd ## Measure the two ways to write a child; see docs/adr.
 	KUBEBUILDER_ASSETS=$(BIN) go -C test test ./performance -run '^$$' -bench . -benchtime 300x -count 5
 
 ##@ Checks of manifests and package

@@ -24,7 +24,7 @@ import (
 // BenchmarkWrites compares POST and PUT of the whole object with server-side apply, on one API
 // server and one connection. See docs/adr/0001-post-and-put.md.
 func BenchmarkWrites(b *testing.B) {
-	_, c := startAPIServer(b)
+	c := startAPIServer(b)
 	ctx := b.Context()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "performance"}}
 	if err := c.Create(ctx, namespace); err != nil {
@@ -93,7 +93,7 @@ func BenchmarkWrites(b *testing.B) {
 	}
 }
 
-func startAPIServer(b *testing.B) (*rest.Config, client.Client) {
+func startAPIServer(b *testing.B) client.Client {
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		b.Fatal("KUBEBUILDER_ASSETS is not set: run make bench-writes")
 	}
@@ -110,7 +110,7 @@ func startAPIServer(b *testing.B) (*rest.Config, client.Client) {
 	must(b, echov1.AddToScheme(scheme))
 	c, err := client.New(config, client.Options{Scheme: scheme})
 	must(b, err)
-	return config, c
+	return c
 }
 
 func newTestEcho(name, message string) *echov1.Echo {
