@@ -106,14 +106,14 @@ var _ = Describe("An upgrade", Label("upgrade"), func() {
 		NewNamespace(namespace)
 		Kubectl("-n", namespace, "apply", "-f", root+"/config/samples/verified-canary.yaml")
 		Kubectl("-n", namespace, "wait", "--for=condition=Verified", "--timeout=3m", "echo/verified-canary")
-		before := workload.Rounds(namespace, "verified-canary")
+		before := workload.Rounds(namespace, "kkloud.io/verifies=verified-canary")
 
 		approve(fixed)
 		awaitSucceeded(fixed)
 		Kubectl("-n", namespace, "wait", "--for=condition=Verified", "--timeout=3m", "echo/verified-canary")
 		var after map[string]int
 		Eventually(func() int { // The version has the same verifier, so that its pod is not replaced.
-			after = workload.Rounds(namespace, "verified-canary")
+			after = workload.Rounds(namespace, "kkloud.io/verifies=verified-canary")
 			return after["service/ok"] - before["service/ok"]
 		}, "1m").Should(BeNumerically(">=", 5), "rounds during and after the upgrade")
 		Expect(workload.NotVerified(after)).To(BeEmpty(), "rounds without the declared answer")

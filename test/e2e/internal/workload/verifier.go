@@ -22,10 +22,11 @@ func AddWrongEndpoint(namespace, echo, ip string) (remove func()) {
 	return func() { cluster.Kubectl("-n", namespace, "delete", "endpointslice", "elsewhere") }
 }
 
-// Rounds returns how many rounds the running verifiers of an Echo have made, by "layer/result".
-func Rounds(namespace, echo string) map[string]int {
+// Rounds returns how many rounds the running verifiers that the label selector matches have made, by
+// "layer/result".
+func Rounds(namespace, selector string) map[string]int {
 	ginkgo.GinkgoHelper()
-	pods := cluster.Kubectl("-n", namespace, "get", "pods", "-l", "kkloud.io/verifies="+echo, "-o",
+	pods := cluster.Kubectl("-n", namespace, "get", "pods", "-l", selector, "-o",
 		`jsonpath={range .items[*]}{range .spec.containers[*].ports[*]}{.containerPort}{" "}{end}{.metadata.name}{"\n"}{end}`)
 	rounds := map[string]int{}
 	for line := range strings.Lines(pods) {
