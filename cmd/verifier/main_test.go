@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"net"
@@ -65,11 +66,42 @@ func arguments(valid map[string]string, flag, value string) (all []string) {
 // maxMemory is the limit of the resident memory of a verifier of a hostile server.
 const maxMemory = 20 << 20
 
-func TestVerifierOfAHostileServer(t *testing.T) {
+// startVerifier builds the verifier, and starts it with variables of its environment. It returns the
+// address of its probes.
+func startVerifier(t *testing.T, variables []string, args ...string) (command *exec.Cmd, address string) {
+	t.Helper()
 	program := filepath.Join(t.TempDir(), "verifier")
 	if output, err := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address = "http://" + listener.Addr().String()
+	_ = listener.Close()
+
+	digest := sha256.Sum256([]byte("hello\n"))
+	command = exec.CommandContext(t.Context(), program, append(args, "-length=6", "-sha256="+hex.EncodeToString(digest[:]),
+		"-period=1ms", "-listen="+listener.Addr().String())...)
+	command.Env, command.Stderr = append(os.Environ(), variables...), io.Discard
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return command, address
+}
+
+func stopVerifier(t *testing.T, command *exec.Cmd) {
+	t.Helper()
+	if err := command.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Wait(); err != nil {
+		t.Errorf("exit after SIGTERM: %v, want 0", err)
+	}
+}
+
+func TestVerifierOfAHostileServer(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("X-Large", strings.Repeat("x", 10<<10))
 		for range 100 {
@@ -79,31 +111,31 @@ func TestVerifierOfAHostileServer(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	_ = listener.Close()
-
-	digest := sha256.Sum256([]byte("hello\n"))
-	command := exec.CommandContext(t.Context(), program, "-layer=service", "-url="+server.URL, "-cluster-ips=127.0.0.1",
-		"-length=6", "-sha256="+hex.EncodeToString(digest[:]), "-period=1ms", "-listen="+address)
-	command.Stderr = io.Discard
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	await(t, "http://"+address+"/startz", http.StatusOK)
-	await(t, "http://"+address+"/readyz", http.StatusServiceUnavailable)
+	command, address := startVerifier(t, nil, "-layer=service", "-url="+server.URL, "-cluster-ips=127.0.0.1")
+	await(t, address+"/startz", http.StatusOK)
+	await(t, address+"/readyz", http.StatusServiceUnavailable)
 	time.Sleep(3 * time.Second) // Some thousand rounds.
 	if memory := residentMemory(t, command.Process.Pid); memory > maxMemory {
 		t.Errorf("resident memory = %d bytes, want at most %d", memory, maxMemory)
 	}
-	if err := command.Process.Signal(syscall.SIGTERM); err != nil {
+	stopVerifier(t, command)
+}
+
+// The certificate authority of a Gateway may be private.
+func TestVerifierTrustsTheAuthoritiesOfItsEnvironment(t *testing.T) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "hello\n")
+	}))
+	defer server.Close()
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := command.Wait(); err != nil {
-		t.Errorf("exit after SIGTERM: %v, want 0", err)
+	for variable, want := range map[string]int{"SSL_CERT_FILE=": http.StatusServiceUnavailable, "SSL_CERT_FILE=" + file: http.StatusOK} {
+		command, address := startVerifier(t, []string{variable}, "-layer=route", "-url="+server.URL)
+		await(t, address+"/startz", http.StatusOK)
+		await(t, address+"/readyz", want)
+		stopVerifier(t, command)
 	}
 }
 

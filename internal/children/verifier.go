@@ -138,6 +138,12 @@ type layer struct {
 // allLayers are the layers, with the names that the verifier gives them.
 var allLayers = []layer{{"dns", 8081}, {"service", 8082}, {"route", 8083}}
 
+// IsLayer reports whether the container with that name verifies a layer. Others may add containers to
+// the pods of a verifier.
+func IsLayer(container string) bool {
+	return slices.ContainsFunc(allLayers, func(l layer) bool { return l.name == container })
+}
+
 // layers returns the layers on which the answer of the Echo is verified.
 func layers(echo *echov1.Echo) []layer {
 	if ExternalURL(echo) == "" {

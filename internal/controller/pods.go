@@ -116,31 +116,31 @@ func echoOfPod(_ context.Context, pod client.Object) (requests []reconcile.Reque
 	return requests
 }
 
-// podFailureChanged passes only pod events that change the failure of the pod, or the layers on which
-// a verifier's pod fails. All other changes of pods also change the status of their Deployment or
+// podFailureChanged passes only pod events that change the failure of the pod, or which containers of
+// a verifier's pod fail. All other changes of pods also change the status of their Deployment or
 // DaemonSet.
 var podFailureChanged = predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool { return fails(e.Object) },
 	DeleteFunc: func(e event.DeleteEvent) bool { return fails(e.Object) },
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		failureBefore, layersBefore := podFailure(e.ObjectOld)
-		failure, layers := podFailure(e.ObjectNew)
-		return !equality.Semantic.DeepEqual(failureBefore, failure) || !slices.Equal(layersBefore, layers)
+		failureBefore, containersBefore := podFailure(e.ObjectOld)
+		failure, containers := podFailure(e.ObjectNew)
+		return !equality.Semantic.DeepEqual(failureBefore, failure) || !slices.Equal(containersBefore, containers)
 	},
 }
 
 func fails(pod client.Object) bool {
-	failure, layers := podFailure(pod)
-	return failure != nil || len(layers) > 0
+	failure, containers := podFailure(pod)
+	return failure != nil || len(containers) > 0
 }
 
-// podFailure returns the failure of a pod and, for one of a verifier, the layers on which it fails.
-func podFailure(object client.Object) (failure *status.Failure, layers []string) {
+// podFailure returns the failure of a pod and, for one of a verifier, the containers that fail.
+func podFailure(object client.Object) (failure *status.Failure, containers []string) {
 	pod := object.(*corev1.Pod)
 	if pod.Labels[children.VerifiesLabel] != "" {
-		layers = status.FailingContainers(pod)
+		containers = status.FailingContainers(pod)
 	}
-	return status.PodFailure(pod, metav1.Now()), layers
+	return status.PodFailure(pod, metav1.Now()), containers
 }
 
 const (

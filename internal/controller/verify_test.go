@@ -177,6 +177,40 @@ var _ = Describe("The verification of an Echo", func() {
 		expectVerified(echo, isVerified, isReady, notDegraded)
 	})
 
+	It("says nothing about the answer when a container that others added is not ready", func() {
+		startOperator()
+		echo := createEcho(namespace, "hello", verified)
+		expectVerified(echo, isVerified, isReady, notDegraded)
+		verifier := verifierOf(echo)
+		Eventually(komega.Update(verifier, func() {
+			pod := &verifier.Spec.Template.Spec
+			mesh := corev1.Container{Name: "mesh", Image: "registry.example/mesh", SecurityContext: pod.Containers[0].SecurityContext}
+			pod.Containers = append([]corev1.Container{mesh}, pod.Containers...)
+			pod.Volumes = []corev1.Volume{{Name: "ca", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+			pod.Containers[2].Env = []corev1.EnvVar{{Name: "SSL_CERT_FILE", Value: "/ca/ca.crt"}}
+			pod.Containers[2].VolumeMounts = []corev1.VolumeMount{{Name: "ca", MountPath: "/ca"}}
+		})).Should(Succeed())
+		setResult(echo, "node-a", "mesh", false)
+		expectVerified(echo, "Unknown "+notRunning, isReady, notDegraded)
+		Expect(message(echo, echov1.ConditionVerified)).To(HaveSuffix("not ready: mesh fails on node node-a"))
+
+		setResult(echo, "node-a", "service", false)
+		expectVerified(echo, notVerified, notVerified, "True VerificationFailed")
+		Expect(message(echo, echov1.ConditionVerified)).To(Equal("service fails on node node-a"))
+
+		setResult(echo, "node-a", "service", true)
+		setResult(echo, "node-a", "mesh", true)
+		expectVerified(echo, isVerified, isReady, notDegraded)
+
+		By("editing the message")
+		edit(echo, func(s *echov1.EchoSpec) { s.Message = "changed" })
+		expectVerified(echo, isVerified, isReady, notDegraded)
+		Expect(komega.Get(verifier)()).To(Succeed())
+		Expect(verifier.Spec.Template.Spec.Volumes).To(HaveLen(1))
+		Expect(verifier.Spec.Template.Spec.Containers).To(HaveExactElements(HaveField("Name", "mesh"), HaveField("Name", "dns"),
+			And(HaveField("Name", "service"), HaveField("Env", HaveLen(1)), HaveField("VolumeMounts", HaveLen(1)))))
+	})
+
 	It("is restored after an external change and after a deletion", func() {
 		startOperator()
 		echo := createEcho(namespace, "hello", verified)

@@ -101,11 +101,15 @@ func verifiedCondition(echo *echov1.Echo, observed Observation) metav1.Condition
 	if state.isVerified() {
 		return condition(echov1.ConditionVerified, metav1.ConditionTrue, echov1.ReasonVerified, "Every verifier receives the declared answer")
 	}
-	if failing, _ := failingLayers(echo, observed); len(failing) > 0 {
-		return condition(echov1.ConditionVerified, metav1.ConditionFalse, echov1.ReasonVerificationFailed, "%s", describe(failing, state.desired))
+	layers, others, _ := failingContainers(echo, observed)
+	if len(layers) > 0 {
+		return condition(echov1.ConditionVerified, metav1.ConditionFalse, echov1.ReasonVerificationFailed, "%s", describe(layers, state.desired))
 	}
 	if failure := verifierFailure(observed, state); failure != nil {
 		return unknown(echov1.ReasonVerifierNotRunning, "%s", failure.Message)
+	}
+	if len(others) > 0 {
+		return unknown(echov1.ReasonVerifierNotRunning, "The verifier's pod has a container of another owner that is not ready: %s", describe(others, state.desired))
 	}
 	return unknown(echov1.ReasonVerifying, "Not every verifier of the newest spec has a result yet")
 }
@@ -139,12 +143,13 @@ func verifierPods(observed Observation) []corev1.Pod {
 }
 
 // FailingContainers returns the names of the started containers of a verifier's pod that are not
-// ready: those of the layers on which the answer is not verified.
+// ready: those of the layers on which the answer is not verified, and those that others added, for
+// example a service mesh.
 func FailingContainers(pod *corev1.Pod) (names []string) {
 	if isFinished(pod) {
 		return nil
 	}
-	for _, container := range pod.Status.ContainerStatuses {
+	for _, container := range containersOf(pod) {
 		if isFailing(container) {
 			names = append(names, container.Name)
 		}
@@ -156,12 +161,12 @@ func isFailing(container corev1.ContainerStatus) bool {
 	return ptr.Deref(container.Started, false) && !container.Ready
 }
 
-// failingLayers returns the nodes on which each layer fails, and the time, in seconds, of the next
-// result that does not count yet, or 0.
-func failingLayers(echo *echov1.Echo, observed Observation) (failing map[string][]string, next int64) {
-	failing = map[string][]string{}
+// failingContainers returns the nodes on which each layer and each other container fails, and the time,
+// in seconds, of the next result that does not count yet, or 0.
+func failingContainers(echo *echov1.Echo, observed Observation) (layers, others map[string][]string, next int64) {
+	layers, others = map[string][]string{}, map[string][]string{}
 	for _, pod := range verifierPods(observed) {
-		for _, container := range pod.Status.ContainerStatuses {
+		for _, container := range containersOf(&pod) {
 			if !isFailing(container) {
 				continue
 			}
@@ -171,10 +176,14 @@ func failingLayers(echo *echov1.Echo, observed Observation) (failing map[string]
 				}
 				continue
 			}
+			failing := others
+			if children.IsLayer(container.Name) {
+				failing = layers
+			}
 			failing[container.Name] = append(failing[container.Name], pod.Spec.NodeName)
 		}
 	}
-	return failing, next
+	return layers, others, next
 }
 
 // resultTime returns the time, in seconds, from which the result of a container counts. A container
@@ -198,7 +207,7 @@ func resultTime(echo *echov1.Echo, deployment *appsv1.Deployment, container core
 // maxNodes is the maximum number of nodes that a message names for each layer.
 const maxNodes = 5
 
-// describe describes on which nodes each layer fails.
+// describe describes on which nodes each layer, or each other container, fails.
 func describe(failing map[string][]string, desired int32) string {
 	var messages []string
 	for _, layer := range slices.Sorted(maps.Keys(failing)) {
@@ -236,7 +245,7 @@ func verificationRecheck(echo *echov1.Echo, observed Observation) int64 {
 	if echo.DeletionTimestamp != nil || !NeedsVerifierPods(observed) {
 		return 0
 	}
-	if _, next := failingLayers(echo, observed); next > 0 {
+	if _, _, next := failingContainers(echo, observed); next > 0 {
 		return next - observed.Now.Unix()
 	}
 	return 0

@@ -76,6 +76,10 @@ func notStarted(pod *corev1.Pod) {
 	}
 }
 
+func asInitContainers(pod *corev1.Pod) {
+	pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses = pod.Status.ContainerStatuses, nil
+}
+
 func pods(pods ...corev1.Pod) []corev1.Pod { return pods }
 
 var verificationTests = map[string]struct {
@@ -116,6 +120,14 @@ var verificationTests = map[string]struct {
 		"Unknown VerifierNotRunning", "not found", 0},
 	"no node has room": {Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(changed(*unschedulable.DeepCopy(), func(p *corev1.Pod) { p.Labels[children.AnswerLabel] = newAnswer }))},
 		"Unknown VerifierNotRunning", "Pod p: 0/1 nodes", 0},
+	"a container of a service mesh is not ready": {Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", 900, "mesh"))},
+		"Unknown VerifierNotRunning", "not ready: mesh fails on node a", 0},
+	"a sidecar of Kubernetes is not ready": {Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(changed(verifierPod("a", 900, "mesh"), asInitContainers))},
+		"Unknown VerifierNotRunning", "not ready: mesh fails on node a", 0},
+	"a container of a service mesh starts": {Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", decision-1, "mesh"))},
+		"Unknown Verifying", "", 1},
+	"a layer fails beside a container of a service mesh": {Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", 900, "mesh", "service"))},
+		"False VerificationFailed", "service fails on node a", 0},
 	"a quota rejects the pod": {Verification{Deployment: func() *appsv1.Deployment {
 		d := verifierDeployment(0, 0, 0)
 		d.Status.Conditions = append(d.Status.Conditions, replicaFailure)
