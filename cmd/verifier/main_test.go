@@ -66,14 +66,20 @@ func arguments(valid map[string]string, flag, value string) (all []string) {
 // maxMemory is the limit of the resident memory of a verifier of a hostile server.
 const maxMemory = 20 << 20
 
-// startVerifier builds the verifier, and starts it with variables of its environment. It returns the
-// address of its probes.
-func startVerifier(t *testing.T, variables []string, args ...string) (command *exec.Cmd, address string) {
+// buildVerifier returns the path of the program.
+func buildVerifier(t *testing.T) (program string) {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "verifier")
+	program = filepath.Join(t.TempDir(), "verifier")
 	if output, err := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
+	return program
+}
+
+// startVerifier starts the program with variables of its environment. It returns the address of its
+// probes.
+func startVerifier(t *testing.T, program string, variables []string, args ...string) (command *exec.Cmd, address string) {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +117,7 @@ func TestVerifierOfAHostileServer(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	command, address := startVerifier(t, nil, "-layer=service", "-url="+server.URL, "-cluster-ips=127.0.0.1")
+	command, address := startVerifier(t, buildVerifier(t), nil, "-layer=service", "-url="+server.URL, "-cluster-ips=127.0.0.1")
 	await(t, address+"/startz", http.StatusOK)
 	await(t, address+"/readyz", http.StatusServiceUnavailable)
 	time.Sleep(3 * time.Second) // Some thousand rounds.
@@ -131,8 +137,9 @@ func TestVerifierTrustsTheAuthoritiesOfItsEnvironment(t *testing.T) {
 	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	program := buildVerifier(t)
 	for variable, want := range map[string]int{"SSL_CERT_FILE=": http.StatusServiceUnavailable, "SSL_CERT_FILE=" + file: http.StatusOK} {
-		command, address := startVerifier(t, []string{variable}, "-layer=route", "-url="+server.URL)
+		command, address := startVerifier(t, program, []string{variable}, "-layer=route", "-url="+server.URL)
 		await(t, address+"/startz", http.StatusOK)
 		await(t, address+"/readyz", want)
 		stopVerifier(t, command)

@@ -52,7 +52,7 @@ func breakage(echo string, broken types.GomegaMatcher, start func(), end func())
 	breakageOf(echo, verifiedCondition(echo), broken, start, end)
 }
 
-// breakageOf is a breakage that something else than the condition Verified reports.
+// breakageOf is a breakage that another report than the condition Verified shows.
 func breakageOf(echo string, report func() string, broken types.GomegaMatcher, start func(), end func()) {
 	GinkgoHelper()
 	since := time.Now()
@@ -165,10 +165,12 @@ func verification() {
 		stopOperator()
 		breakageOf("selector", readiness, Equal("false"), func() {
 			run("patch", "service", "echo-selector", "-p", `{"spec":{"selector":{"kkloud.io/echo":"selected"}}}`)
+			Eventually(readiness, "1m").Should(Equal("false"), "readiness of the container service")
 		}, func() {
 			kubectl("-n", operatorNamespace, "scale", operatorDeployment, "--replicas=1")
 			kubectl("-n", operatorNamespace, "rollout", "status", operatorDeployment, "--timeout=60s")
 			Eventually(readiness, "1m").Should(Equal("true"), "readiness of the container service")
+			Eventually(verifiedCondition("selector"), "1m").Should(HavePrefix("True Verified"))
 		})
 	})
 
