@@ -25,6 +25,10 @@ const (
 	// that makes none, because a write that is in progress may still complete.
 	observationPeriod   = 3 * time.Second
 	observationAttempts = 4
+
+	// disturbancePeriod is the time between two events of an Echo that is not ready. Other clients
+	// cause them, for example by annotations.
+	disturbancePeriod = observationPeriod / 15
 )
 
 // policyRun is a scenario of policies.
@@ -166,19 +170,50 @@ func (s *policyRun) editNeighbor(ctx context.Context) error {
 	return s.AwaitReady(ctx, two)
 }
 
-// expectFewWrites expects Echoes that are ready to cause no writes, and others few.
+// expectFewWrites expects Echoes that are ready to cause no writes, and others few, whatever events
+// arrive.
 func (s *policyRun) expectFewWrites(ctx context.Context) error {
 	var findings map[string]error
 	for range observationAttempts {
 		before := len(s.Proxy.Writes())
-		harness.Pause(ctx, observationPeriod)
-		var err error
+		err := s.disturb(ctx)
+		if err != nil {
+			return err
+		}
 		if findings, err = s.checkWrites(ctx, before); err != nil || len(findings) == 0 {
 			return err
 		}
 	}
 	s.report("settled", findings)
 	return nil
+}
+
+// disturb annotates the Echoes that are retried, again and again during the observation period.
+func (s *policyRun) disturb(ctx context.Context) error {
+	all, err := workloads(ctx, s.Environment, s.Subject)
+	if err != nil {
+		return err
+	}
+	end := time.Now().Add(observationPeriod)
+	for i := 0; time.Now().Before(end) && ctx.Err() == nil; i++ {
+		if err := s.forEach(func(p *appliedPolicy) error {
+			w, exists := all[p.echo]
+			if !exists || !p.retried(w.Echo) {
+				return nil
+			}
+			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"example.com/event":"%d"}}}`, i)
+			return s.Client.Patch(ctx, w.Echo.DeepCopy(), client.RawPatch(types.MergePatchType, patch))
+		}); err != nil {
+			return err
+		}
+		harness.Pause(ctx, min(disturbancePeriod, time.Until(end)))
+	}
+	return ctx.Err()
+}
+
+// retried reports whether the operator writes the child again without an edit of the Echo.
+func (p *appliedPolicy) retried(echo *echov1.Echo) bool {
+	return p.unstable || oracle.CheckReadyNow(echo) != nil
 }
 
 // checkWrites checks the writes since a number of them. An Echo that is not ready is retried.
@@ -195,7 +230,7 @@ func (s *policyRun) checkWrites(ctx context.Context, before int) (map[string]err
 		}
 		bound := 0
 		var pace error
-		if p.unstable || oracle.CheckReadyNow(w.Echo) != nil {
+		if p.retried(w.Echo) {
 			bound = oracle.RejectedWriteBound(observationPeriod)
 			pace = s.checkPace(p, writes[before:])
 		}
