@@ -122,7 +122,7 @@ func verifierFailure(observed Observation, state verifier) *Failure {
 	case state.rejection != nil:
 		return state.rejection
 	case state.desired == 0:
-		return &Failure{Message: "The pod settings allow no node to run the verifier"}
+		return &Failure{Message: "No node matches the node selector, affinity and tolerations of the verifier's pods"}
 	}
 	for _, pod := range verifierPods(observed) {
 		if failure := PodFailure(&pod, observed.Now); failure != nil {

@@ -135,7 +135,7 @@ var verificationTests = map[string]struct {
 	}()}, "Unknown VerifierNotRunning", "exceeded quota", 0},
 	"ready on every node":      {Verification{DaemonSet: verifierSet(40, 40, 40)}, "True Verified", "", 0},
 	"not created on each node": {Verification{DaemonSet: verifierSet(40, 39, 39)}, "Unknown Verifying", "", 0},
-	"no node is allowed":       {Verification{DaemonSet: verifierSet(0, 0, 0)}, "Unknown VerifierNotRunning", "no node", 0},
+	"no node is allowed":       {Verification{DaemonSet: verifierSet(0, 0, 0)}, "Unknown VerifierNotRunning", "No node matches the node selector", 0},
 	"fails on some nodes": {Verification{DaemonSet: verifierSet(40, 40, 38), Pods: pods(verifierPod("b", 900, "service"), verifierPod("a", 900, "service"), verifierPod("c", 900))},
 		"False VerificationFailed", "service fails on 2 of 40 nodes: a, b", 0},
 	"fails on many nodes": {Verification{DaemonSet: verifierSet(40, 40, 33), Pods: pods(verifierPod("a", 900, "dns"), verifierPod("b", 900, "dns"), verifierPod("c", 900, "dns"),

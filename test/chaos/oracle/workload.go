@@ -43,8 +43,8 @@ var (
 )
 
 // CheckStatus checks the status by what clients of the Echo observe: Ready only if all pods behind
-// the Service return the declared message, Degraded with a message if that is prevented, and
-// Overridden exactly if the operator accepted fields that differ from the desired state.
+// the Service return the declared message, Degraded with a message if that is prevented, not verified
+// with a message if the verifier does not run, and Overridden exactly if the operator accepted fields that differ from the desired state.
 func (w Workload) CheckStatus() error {
 	if err := CheckObserved(w.Echo); err != nil {
 		return err
@@ -53,6 +53,8 @@ func (w Workload) CheckStatus() error {
 	degraded := meta.FindStatusCondition(w.Echo.Status.Conditions, echov1.ConditionDegraded)
 	if CheckReadyNow(w.Echo) != nil {
 		switch {
+		case w.verifierIsReportedMissing():
+			return w.checkVerifierMissing()
 		case degraded == nil || degraded.Status != metav1.ConditionTrue || degraded.Message == "":
 			return Findingf(w.Echo, "not ready, want condition Degraded=True with a message, got %s; %s", describe(degraded), describe(ready))
 		case w.CheckAnswer() == nil && len(w.Rejected) == 0 && !w.answerFieldsDiffer() && w.controlled():
@@ -62,6 +64,36 @@ func (w Workload) CheckStatus() error {
 	}
 	if err := w.CheckAnswer(); err != nil {
 		return Findingf(w.Echo, "clients do not receive the message: want condition Ready=False, got %s: %w", describe(ready), err)
+	}
+	return w.checkOverridden()
+}
+
+// verifierIsReportedMissing reports whether the status says that only the verifier prevents readiness.
+func (w Workload) verifierIsReportedMissing() bool {
+	ready := meta.FindStatusCondition(w.Echo.Status.Conditions, echov1.ConditionReady)
+	return ready != nil && ready.Reason == echov1.ReasonVerifierNotRunning && ready.Message != "" &&
+		meta.IsStatusConditionPresentAndEqual(w.Echo.Status.Conditions, echov1.ConditionVerified, metav1.ConditionUnknown)
+}
+
+// checkVerifierMissing checks that clients receive the message, that no verifier is ready, and that the
+// condition Overridden names the fields that differ.
+func (w Workload) checkVerifierMissing() error {
+	if err := w.CheckAnswer(); err != nil {
+		return Findingf(w.Echo, "want a condition that says that clients do not receive the message: %w", err)
+	}
+	var ready int32
+	for kind, child := range w.Children {
+		switch verifier := child.(type) {
+		case *appsv1.DaemonSet:
+			ready += verifier.Status.NumberReady
+		case *appsv1.Deployment:
+			if kind != "Deployment" {
+				ready += verifier.Status.ReadyReplicas
+			}
+		}
+	}
+	if ready > 0 {
+		return Findingf(w.Echo, "%d verifiers are ready, want another reason than %s", ready, echov1.ReasonVerifierNotRunning)
 	}
 	return w.checkOverridden()
 }

@@ -51,6 +51,22 @@ func (w *Workload) degraded(message string) {
 	w.setCondition(echov1.ConditionDegraded, metav1.ConditionTrue, message)
 }
 
+// withoutVerifier has the status report that no verifier runs. In fact, so many are ready.
+func (w *Workload) withoutVerifier(ready int32) {
+	w.Echo.Spec.Verify = &echov1.Verify{From: echov1.VerifyFromEveryNode}
+	kind := kinds.ByName("VerifierDaemonSet")
+	verifier := kinds.New(kind).(*appsv1.DaemonSet)
+	verifier.Name = kinds.ChildName(kind, w.Echo.Name)
+	kinds.Mutate(verifier, w.Echo)
+	verifier.Status.NumberReady = ready
+	w.Children[kind.Name] = verifier
+	const message = "no node"
+	w.Echo.Status.Conditions = []metav1.Condition{
+		{Type: echov1.ConditionReady, Status: metav1.ConditionFalse, Reason: echov1.ReasonVerifierNotRunning, Message: message, ObservedGeneration: w.Echo.Generation},
+		{Type: echov1.ConditionVerified, Status: metav1.ConditionUnknown, Reason: echov1.ReasonVerifierNotRunning, Message: message, ObservedGeneration: w.Echo.Generation},
+	}
+}
+
 func (w *Workload) override(fields ...string) {
 	w.setCondition(echov1.ConditionOverridden, metav1.ConditionTrue, "Deployment: "+strings.Join(fields, ", "))
 	w.Echo.Status.Overridden = []echov1.OverriddenChild{{Kind: "Deployment", Fields: fields}}
@@ -85,6 +101,14 @@ func TestCheckStatus(t *testing.T) {
 			w.override(imageField)
 			w.setCondition(echov1.ConditionOverridden, metav1.ConditionTrue, "Service")
 		}, "want it named"},
+		"the verifier does not run":                       {func(w *Workload) { w.withoutVerifier(0) }, ""},
+		"the verifier does not run, and a pod is missing": {func(w *Workload) { w.withoutVerifier(0); w.Pods = w.Pods[:1] }, "do not receive the message"},
+		"a verifier runs that is reported as missing":     {func(w *Workload) { w.withoutVerifier(1) }, "1 verifiers are ready"},
+		"the verifier does not run, and a field differs":  {func(w *Workload) { otherImage(w); w.withoutVerifier(0) }, "want condition Overridden=True"},
+		"the verifier does not run, without a message": {func(w *Workload) {
+			w.withoutVerifier(0)
+			w.Echo.Status.Conditions[0].Message = ""
+		}, "want condition Degraded=True with a message"},
 		"Ready, but nothing differs of what is reported":      {func(w *Workload) { w.override(imageField) }, "want condition Overridden=False"},
 		"Ready, and sixteen of more fields are reported":      {func(w *Workload) { otherImage(w); w.override(slices.Repeat([]string{"spec.paused"}, maxRecorded)...) }, ""},
 		"Ready, and an addition beside the operator's fields": {func(w *Workload) { w.deployment().Annotations = map[string]string{"team": "blue"} }, ""},
