@@ -39,9 +39,15 @@ type verifier struct {
 	answer                  string
 	current                 bool
 	desired, updated, ready int32
+	// missing is how many nodes of a DaemonSet have no pod.
+	missing int32
 	// rejection is why its pods are rejected.
 	rejection *Failure
 }
+
+// missingSeconds is how long a node may lack its pod before the status says so. A DaemonSet's status
+// does not tell whether a quota or an admission policy rejects a pod.
+const missingSeconds = 30
 
 func (v Verification) verifier() verifier {
 	switch deployment, set := v.Deployment, v.DaemonSet; {
@@ -49,6 +55,7 @@ func (v Verification) verifier() verifier {
 		return verifier{
 			answer: set.Spec.Template.Labels[children.AnswerLabel], current: set.Status.ObservedGeneration >= set.Generation,
 			desired: set.Status.DesiredNumberScheduled, updated: set.Status.UpdatedNumberScheduled, ready: set.Status.NumberReady,
+			missing: set.Status.DesiredNumberScheduled - set.Status.CurrentNumberScheduled,
 		}
 	case deployment != nil:
 		updated := deployment.Status.UpdatedReplicas
@@ -105,7 +112,7 @@ func verifiedCondition(echo *echov1.Echo, observed Observation) metav1.Condition
 	if len(layers) > 0 {
 		return condition(echov1.ConditionVerified, metav1.ConditionFalse, echov1.ReasonVerificationFailed, "%s", describe(layers, state.desired))
 	}
-	if failure := verifierFailure(observed, state); failure != nil {
+	if failure := verifierFailure(echo, observed, state); failure != nil {
 		return unknown(echov1.ReasonVerifierNotRunning, "%s", failure.Message)
 	}
 	if len(others) > 0 {
@@ -115,7 +122,7 @@ func verifiedCondition(echo *echov1.Echo, observed Observation) metav1.Condition
 }
 
 // verifierFailure returns what prevents a verifier from running, or nil.
-func verifierFailure(observed Observation, state verifier) *Failure {
+func verifierFailure(echo *echov1.Echo, observed Observation, state verifier) *Failure {
 	switch {
 	case !state.current:
 		return nil
@@ -123,6 +130,9 @@ func verifierFailure(observed Observation, state verifier) *Failure {
 		return state.rejection
 	case state.desired == 0:
 		return &Failure{Message: "No node matches the node selector, affinity and tolerations of the verifier's pods"}
+	case state.missing > 0 && missingRecheck(echo, observed, state) == 0:
+		return &Failure{Message: fmt.Sprintf("DaemonSet %s has pods on %d of %d nodes; its events say what rejects the others",
+			children.VerifierName(echo), state.desired-state.missing, state.desired)}
 	}
 	for _, pod := range verifierPods(observed) {
 		if failure := PodFailure(&pod, observed.Now); failure != nil {
@@ -130,6 +140,19 @@ func verifierFailure(observed Observation, state verifier) *Failure {
 		}
 	}
 	return nil
+}
+
+// missingRecheck returns the number of seconds until missing pods count as a failure, or 0.
+func missingRecheck(echo *echov1.Echo, observed Observation, state verifier) int64 {
+	if !state.current || state.missing <= 0 {
+		return 0
+	}
+	since := observed.Now.Unix()
+	if before := meta.FindStatusCondition(echo.Status.Conditions, echov1.ConditionVerified); before != nil &&
+		before.Status == metav1.ConditionUnknown && before.ObservedGeneration == echo.Generation {
+		since = before.LastTransitionTime.Unix()
+	}
+	return max(0, since+missingSeconds-observed.Now.Unix())
 }
 
 // verifierPods returns the pods that verify the newest answer, by name.
@@ -240,13 +263,14 @@ func wasReady(echo *echov1.Echo) bool {
 	return ready != nil && ready.Status == metav1.ConditionTrue && ready.ObservedGeneration == echo.Generation
 }
 
-// verificationRecheck returns the number of seconds until a result counts, or 0.
+// verificationRecheck returns the number of seconds until a result counts, or a missing pod, or 0.
 func verificationRecheck(echo *echov1.Echo, observed Observation) int64 {
 	if echo.DeletionTimestamp != nil || !NeedsVerifierPods(observed) {
 		return 0
 	}
-	if _, _, next := failingContainers(echo, observed); next > 0 {
+	missing := missingRecheck(echo, observed, observed.Verification.verifier())
+	if _, _, next := failingContainers(echo, observed); next > 0 && (missing == 0 || next-observed.Now.Unix() < missing) {
 		return next - observed.Now.Unix()
 	}
-	return 0
+	return missing
 }

@@ -273,7 +273,7 @@ func verification() {
 		})
 	})
 
-	It("verifies from every node only if the administrator allows it", sampled, func() {
+	It("verifies from every node only if the administrator allows it, and reports a quota that rejects the pods", sampled, func() {
 		spec := verified("nodes", 1)
 		spec["verify"].(map[string]any)["from"] = "EveryNode"
 		apply(verifyNamespace, echoManifest("nodes", spec))
@@ -289,6 +289,15 @@ func verification() {
 		setVariable(`{"env":[{"name":"ALLOW_EVERY_NODE_VERIFICATION","value":"true"}]}`)
 		Eventually(verifiedCondition("nodes"), "3m").Should(HavePrefix("True Verified"))
 		Expect(run("get", "daemonset", "verify-nodes", "-o", "jsonpath={.status.numberReady}/{.status.desiredNumberScheduled}")).To(MatchRegexp(`^([1-9]\d*)/\d+$`))
+
+		DeferCleanup(func() { run("delete", "quota", "pods", "--ignore-not-found") })
+		breakage("nodes", isUnknown("DaemonSet verify-nodes has pods on 0 of "), func() {
+			run("create", "quota", "pods", "--hard=pods=1")
+			run("delete", "pods", "-l", "kkloud.io/verifies=nodes", "--now")
+		}, func() {
+			waitReady(verifyNamespace, "nodes")
+			run("delete", "quota", "pods")
+		})
 	})
 
 	It("reports the layer of a Gateway that stops", Label("gateway"), func() {
