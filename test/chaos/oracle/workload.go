@@ -75,25 +75,26 @@ func (w Workload) verifierIsReportedMissing() bool {
 		meta.IsStatusConditionPresentAndEqual(w.Echo.Status.Conditions, echov1.ConditionVerified, metav1.ConditionUnknown)
 }
 
-// checkVerifierMissing checks that clients receive the message, that no verifier is ready, and that the
+// checkVerifierMissing checks that clients receive the message, that a verifier is not ready, and that the
 // condition Overridden names the fields that differ.
 func (w Workload) checkVerifierMissing() error {
 	if err := w.CheckAnswer(); err != nil {
 		return Findingf(w.Echo, "want a condition that says that clients do not receive the message: %w", err)
 	}
-	var ready int32
 	for kind, child := range w.Children {
+		var desired, ready int32
 		switch verifier := child.(type) {
 		case *appsv1.DaemonSet:
-			ready += verifier.Status.NumberReady
+			desired, ready = verifier.Status.DesiredNumberScheduled, verifier.Status.NumberReady
 		case *appsv1.Deployment:
 			if kind != "Deployment" {
-				ready += verifier.Status.ReadyReplicas
+				desired, ready = 1, verifier.Status.ReadyReplicas
 			}
 		}
-	}
-	if ready > 0 {
-		return Findingf(w.Echo, "%d verifiers are ready, want another reason than %s", ready, echov1.ReasonVerifierNotRunning)
+		if desired > 0 && ready >= desired {
+			return Findingf(w.Echo, "all %d verifiers are ready, want another condition than %s",
+				desired, describe(meta.FindStatusCondition(w.Echo.Status.Conditions, echov1.ConditionVerified)))
+		}
 	}
 	return w.checkOverridden()
 }

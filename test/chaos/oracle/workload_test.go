@@ -51,14 +51,14 @@ func (w *Workload) degraded(message string) {
 	w.setCondition(echov1.ConditionDegraded, metav1.ConditionTrue, message)
 }
 
-// withoutVerifier has the status report that no verifier runs. In fact, so many are ready.
+// withoutVerifier has the status report that the verifier does not run. In fact, so many of three are ready.
 func (w *Workload) withoutVerifier(ready int32) {
 	w.Echo.Spec.Verify = &echov1.Verify{From: echov1.VerifyFromEveryNode}
 	kind := kinds.ByName("VerifierDaemonSet")
 	verifier := kinds.New(kind).(*appsv1.DaemonSet)
 	verifier.Name = kinds.ChildName(kind, w.Echo.Name)
 	kinds.Mutate(verifier, w.Echo)
-	verifier.Status.NumberReady = ready
+	verifier.Status.DesiredNumberScheduled, verifier.Status.NumberReady = 3, ready
 	w.Children[kind.Name] = verifier
 	const message = "no node"
 	w.Echo.Status.Conditions = []metav1.Condition{
@@ -101,9 +101,10 @@ func TestCheckStatus(t *testing.T) {
 			w.override(imageField)
 			w.setCondition(echov1.ConditionOverridden, metav1.ConditionTrue, "Service")
 		}, "want it named"},
+		"the verifier does not run on a node":             {func(w *Workload) { w.withoutVerifier(2) }, ""},
 		"the verifier does not run":                       {func(w *Workload) { w.withoutVerifier(0) }, ""},
 		"the verifier does not run, and a pod is missing": {func(w *Workload) { w.withoutVerifier(0); w.Pods = w.Pods[:1] }, "do not receive the message"},
-		"a verifier runs that is reported as missing":     {func(w *Workload) { w.withoutVerifier(1) }, "1 verifiers are ready"},
+		"a verifier runs that is reported as missing":     {func(w *Workload) { w.withoutVerifier(3) }, "all 3 verifiers are ready"},
 		"the verifier does not run, and a field differs":  {func(w *Workload) { otherImage(w); w.withoutVerifier(0) }, "want condition Overridden=True"},
 		"the verifier does not run, without a message": {func(w *Workload) {
 			w.withoutVerifier(0)
