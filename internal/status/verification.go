@@ -131,7 +131,7 @@ func verifierFailure(echo *echov1.Echo, observed Observation, state verifier) *F
 	case state.desired == 0:
 		return &Failure{Message: "No node matches the node selector, affinity and tolerations of the verifier's pods"}
 	case state.missing > 0 && missingRecheck(echo, observed, state) == 0:
-		return &Failure{Message: fmt.Sprintf("DaemonSet %s has pods on %d of %d nodes; its events say what rejects the others",
+		return &Failure{Message: fmt.Sprintf("DaemonSet %s has pods on %d of %d nodes; its events may say why",
 			children.VerifierName(echo), state.desired-state.missing, state.desired)}
 	}
 	for _, pod := range verifierPods(observed) {
