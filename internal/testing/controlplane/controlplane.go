@@ -155,8 +155,8 @@ func (c *ControlPlane) startControllerManager() (*exec.Cmd, error) {
 		"--kubeconfig="+kubeconfig, "--leader-elect=false", "--use-service-account-credentials=false",
 		"--bind-address=127.0.0.1", "--secure-port="+port, "--cert-dir="+c.options.Logs,
 		"--kube-api-qps=500", "--kube-api-burst=500",
-		// Hundreds of Deployments roll out when the API server is available again.
-		"--concurrent-deployment-syncs=20", "--concurrent-replicaset-syncs=20",
+		// Hundreds of Deployments and DaemonSets roll out when the API server is available again.
+		"--concurrent-deployment-syncs=20", "--concurrent-replicaset-syncs=20", "--concurrent-daemonset-syncs=20",
 		"--controllers="+strings.Join(controllers, ","))
 	manager.Stdout, manager.Stderr = log, log
 	return manager, errors.Join(manager.Start(), log.Close())
