@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
@@ -32,8 +33,12 @@ const (
 	OtherHostGateway = "other-host"
 )
 
-// gatewayPeriod is the time between two answers of the controller of Gateways.
-const gatewayPeriod = 200 * time.Millisecond
+const (
+	// gatewayPeriod is the time between two lists of all routes.
+	gatewayPeriod = 500 * time.Millisecond
+	// concurrentAnswers is how many routes the controllers answer for at the same time.
+	concurrentAnswers = 10
+)
 
 // GatewayCRDs reads CRDs of the Gateway API from its module, for example that of "httproutes".
 func GatewayCRDs(root string, resources ...string) (crds []*apiextensionsv1.CustomResourceDefinition, err error) {
@@ -66,14 +71,15 @@ func (c *ControlPlane) StartGateways(ctx context.Context) {
 		if c.Client.List(ctx, &routes) != nil {
 			return // The CRD may not be installed.
 		}
-		for i := range routes.Items {
+		// There may be hundreds, and no route may wait for all others.
+		workqueue.ParallelizeUntil(ctx, concurrentAnswers, len(routes.Items), func(i int) {
 			route := &routes.Items[i]
 			before := route.DeepCopy()
 			answer(route)
 			if !equality.Semantic.DeepEqual(before.Status, route.Status) {
 				_ = c.Client.Status().Patch(ctx, route, client.MergeFrom(before)) // It is repeated.
 			}
-		}
+		})
 	}, gatewayPeriod)
 }
 
