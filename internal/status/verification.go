@@ -46,7 +46,7 @@ type verifier struct {
 }
 
 // missingSeconds is how long a node may lack its pod before the status says so. A DaemonSet's status
-// does not tell whether a quota or an admission policy rejects a pod.
+// does not say whether a quota or an admission policy rejects a pod.
 const missingSeconds = 30
 
 func (v Verification) verifier() verifier {

@@ -188,7 +188,7 @@ func (s *policyRun) expectFewWrites(ctx context.Context) error {
 	return nil
 }
 
-// disturb annotates the Echoes that are retried, again and again during the observation period.
+// disturb annotates the Echoes that are retried, repeatedly during the observation period.
 func (s *policyRun) disturb(ctx context.Context) error {
 	all, err := workloads(ctx, s.Environment, s.Subject)
 	if err != nil {
