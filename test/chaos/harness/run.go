@@ -26,10 +26,11 @@ type Suite struct {
 	// Scenarios returns what it consists of.
 	Scenarios func(Options) ([]Scenario, error)
 	// Separate is true if its scenarios do not run beside those of other suites, because they
-	// measure times.
+	// measure times or slow down the API server.
 	Separate bool
-	// Serial is true if no two scenarios may run at the same time.
-	Serial bool
+	// MaxWorkers is the maximum number of its scenarios that run at the same time, unless scenarios of
+	// other suites run beside them. 0 means any number.
+	MaxWorkers int
 }
 
 // Options choose scenarios, and how they run.
@@ -94,8 +95,8 @@ func (h *Harness) Run(ctx context.Context, suites []Suite, o Options, program st
 		run := &suiteRun{suite: suite, scenarios: sample(scenarios, o.Sample), result: SuiteResult{Suite: suite.Name, Faults: map[string]int{}, Times: map[string]float64{}}}
 		run.ctx, run.stop = context.WithCancel(ctx)
 		defer run.stop()
-		if suite.Serial {
-			o.Workers = 1
+		if suite.MaxWorkers > 0 && len(suites) == 1 {
+			o.Workers = min(o.Workers, suite.MaxWorkers)
 		}
 		runs = append(runs, run)
 	}

@@ -88,7 +88,7 @@ func sample(all []Mutant, seed uint64) (chosen []Mutant) {
 // last ones come first, because they mostly wait.
 func (m Mutant) suites(all []harness.Suite, short bool) (chosen []harness.Suite) {
 	for _, suite := range slices.Backward(all) {
-		if !suite.Serial && (!short || suite.Name == m.Suite) {
+		if suite.MaxWorkers != 1 && (!short || suite.Name == m.Suite) {
 			chosen = append(chosen, suite)
 		}
 	}

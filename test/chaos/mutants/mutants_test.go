@@ -132,7 +132,7 @@ func TestSuitesOfTheShortFormAreTheOneThatHasToCatchTheMutant(t *testing.T) {
 	}
 	serial := 0
 	for _, suite := range scenarios.Suites {
-		if suite.Serial {
+		if suite.MaxWorkers == 1 {
 			serial++
 		}
 	}

@@ -22,13 +22,14 @@ var Suites = []harness.Suite{
 	{Name: "persistent drift", Scenarios: persistentDrift},
 	{Name: "rejections", Scenarios: rejections},
 	{Name: "webhooks", Scenarios: webhooks},
-	{Name: "isolation", Scenarios: isolation, Separate: true, Serial: true},
+	{Name: "isolation", Scenarios: isolation, Separate: true, MaxWorkers: 1},
 	{Name: "lifecycles", Scenarios: lifecycles},
 	{Name: "OpenShift admission", Scenarios: openShift},
-	{Name: "policies", Scenarios: policies},
+	// Each of its policies slows down every write.
+	{Name: "policies", Scenarios: policies, Separate: true, MaxWorkers: 4},
 	{Name: "combinations", Scenarios: combinations},
 	{Name: "failing pods", Scenarios: failingPods},
-	{Name: "outages", Scenarios: outages, Separate: true, Serial: true},
+	{Name: "outages", Scenarios: outages, Separate: true, MaxWorkers: 1},
 	{Name: "two leaders", Scenarios: leaders, Separate: true},
 }
 
