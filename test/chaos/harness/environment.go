@@ -207,9 +207,12 @@ func (e *Environment) Measure(name string, took, limit time.Duration) error {
 	return oracle.CheckDuration(name, took, limit)
 }
 
+// clearTimeout is enough for hundreds of objects on a busy machine.
+const clearTimeout = 3 * time.Minute
+
 // Clear deletes all Echoes and children in a namespace.
 func (h *Harness) Clear(ctx context.Context, namespace string) error {
-	return wait.PollUntilContextTimeout(ctx, pollInterval, time.Minute, true, func(ctx context.Context) (bool, error) {
+	return wait.PollUntilContextTimeout(ctx, pollInterval, clearTimeout, true, func(ctx context.Context) (bool, error) {
 		objects, err := h.objects(ctx, kinds.Lists(), namespace)
 		if err != nil {
 			return false, err
