@@ -39,15 +39,16 @@ type verifier struct {
 	answer                  string
 	current                 bool
 	desired, updated, ready int32
-	// missing is how many nodes of a DaemonSet have no pod.
+	// missing is how many nodes of a DaemonSet have no pod of the newest template.
 	missing int32
 	// rejection is why its pods are rejected.
 	rejection *Failure
 }
 
-// missingSeconds is how long a node may lack its pod before the status says so. A DaemonSet's status
-// does not say whether a quota or an admission policy rejects a pod.
-const missingSeconds = 30
+// missingSeconds is how long nodes may lack a pod of the newest template before the status says so. A
+// DaemonSet's status does not say whether a quota or an admission policy rejects a pod, or whether an
+// earlier pod does not stop. The DaemonSet controller may create ten pods a second, or more.
+func missingSeconds(nodes int32) int64 { return 30 + int64(nodes)/10 }
 
 func (v Verification) verifier() verifier {
 	switch deployment, set := v.Deployment, v.DaemonSet; {
@@ -55,7 +56,7 @@ func (v Verification) verifier() verifier {
 		return verifier{
 			answer: set.Spec.Template.Labels[children.AnswerLabel], current: set.Status.ObservedGeneration >= set.Generation,
 			desired: set.Status.DesiredNumberScheduled, updated: set.Status.UpdatedNumberScheduled, ready: set.Status.NumberReady,
-			missing: set.Status.DesiredNumberScheduled - set.Status.CurrentNumberScheduled,
+			missing: set.Status.DesiredNumberScheduled - set.Status.UpdatedNumberScheduled,
 		}
 	case deployment != nil:
 		updated := deployment.Status.UpdatedReplicas
@@ -131,7 +132,7 @@ func verifierFailure(echo *echov1.Echo, observed Observation, state verifier) *F
 	case state.desired == 0:
 		return &Failure{Message: "No node matches the node selector, affinity and tolerations of the verifier's pods"}
 	case state.missing > 0 && missingRecheck(echo, observed, state) == 0:
-		return &Failure{Message: fmt.Sprintf("DaemonSet %s has pods on %d of %d nodes; its events may say why",
+		return &Failure{Message: fmt.Sprintf("DaemonSet %s has a pod of the newest spec on %d of %d nodes; its events or its pods may say why",
 			children.VerifierName(echo), state.desired-state.missing, state.desired)}
 	}
 	for _, pod := range verifierPods(observed) {
@@ -152,7 +153,7 @@ func missingRecheck(echo *echov1.Echo, observed Observation, state verifier) int
 		before.Status == metav1.ConditionUnknown && before.ObservedGeneration == echo.Generation {
 		since = before.LastTransitionTime.Unix()
 	}
-	return max(0, since+missingSeconds-observed.Now.Unix())
+	return max(0, since+missingSeconds(state.desired)-observed.Now.Unix())
 }
 
 // verifierPods returns the pods that verify the newest answer, by name.

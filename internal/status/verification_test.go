@@ -37,16 +37,10 @@ func verifierSet(desired, updated, ready int32) *appsv1.DaemonSet {
 	set := &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Generation: 3},
 		Status: appsv1.DaemonSetStatus{
-			ObservedGeneration: 3, DesiredNumberScheduled: desired, CurrentNumberScheduled: desired, UpdatedNumberScheduled: updated, NumberReady: ready,
+			ObservedGeneration: 3, DesiredNumberScheduled: desired, UpdatedNumberScheduled: updated, NumberReady: ready,
 		},
 	}
 	set.Spec.Template.Labels = map[string]string{children.AnswerLabel: newAnswer}
-	return set
-}
-
-// withoutPods returns a DaemonSet of which so many nodes have no pod.
-func withoutPods(set *appsv1.DaemonSet, nodes int32) *appsv1.DaemonSet {
-	set.Status.CurrentNumberScheduled -= nodes
 	return set
 }
 
@@ -140,9 +134,8 @@ var verificationTests = map[string]struct {
 		return d
 	}()}, "Unknown VerifierNotRunning", "exceeded quota", 0},
 	"ready on every node":      {Verification{DaemonSet: verifierSet(40, 40, 40)}, "True Verified", "", 0},
-	"not created on each node": {Verification{DaemonSet: verifierSet(40, 39, 39)}, "Unknown Verifying", "", 0},
+	"not created on each node": {Verification{DaemonSet: verifierSet(40, 39, 39)}, "Unknown Verifying", "", 34},
 	"no node is allowed":       {Verification{DaemonSet: verifierSet(0, 0, 0)}, "Unknown VerifierNotRunning", "No node matches the node selector", 0},
-	"some nodes have no pod":   {Verification{DaemonSet: withoutPods(verifierSet(40, 38, 38), 2)}, "Unknown Verifying", "", missingSeconds},
 	"fails on some nodes": {Verification{DaemonSet: verifierSet(40, 40, 38), Pods: pods(verifierPod("b", 900, "service"), verifierPod("a", 900, "service"), verifierPod("c", 900))},
 		"False VerificationFailed", "service fails on 2 of 40 nodes: a, b", 0},
 	"fails on many nodes": {Verification{DaemonSet: verifierSet(40, 40, 33), Pods: pods(verifierPod("a", 900, "dns"), verifierPod("b", 900, "dns"), verifierPod("c", 900, "dns"),
@@ -200,23 +193,23 @@ func TestPodsOfAVerifierThatAreMissingForLong(t *testing.T) {
 		want                string
 		recheck             int64
 	}{
-		{missingSeconds - 1, 7, metav1.ConditionUnknown, "Unknown Verifying", 1},
-		{missingSeconds, 7, metav1.ConditionUnknown, "Unknown VerifierNotRunning", 0},
-		{missingSeconds, 6, metav1.ConditionUnknown, "Unknown Verifying", missingSeconds},
-		{missingSeconds, 7, metav1.ConditionTrue, "Unknown Verifying", missingSeconds},
+		{29, 7, metav1.ConditionUnknown, "Unknown Verifying", 1},
+		{30, 7, metav1.ConditionUnknown, "Unknown VerifierNotRunning", 0},
+		{30, 6, metav1.ConditionUnknown, "Unknown Verifying", 30},
+		{30, 7, metav1.ConditionTrue, "Unknown Verifying", 30},
 	} {
 		echo := withVerify(newEcho())
 		echo.Status.Conditions = []metav1.Condition{{Type: echov1.ConditionVerified, Status: test.status,
 			ObservedGeneration: test.generation, LastTransitionTime: metav1.Unix(now.Unix()-test.seconds, 0)}}
 		observed := Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}, Now: now,
-			Verification: &Verification{DaemonSet: withoutPods(verifierSet(3, 1, 1), 2)}}
+			Verification: &Verification{DaemonSet: verifierSet(3, 1, 2)}}
 		status := Of(echo, observed)
 		verified := meta.FindStatusCondition(status.Conditions, echov1.ConditionVerified)
 		if got := fmt.Sprint(verified.Status, " ", verified.Reason); got != test.want || Recheck(echo, observed, status) != test.recheck {
 			t.Errorf("%s for %d s: Verified = %s with a recheck after %d s, want %s and %d", test.status, test.seconds, got,
 				Recheck(echo, observed, status), test.want, test.recheck)
 		}
-		if isFailure := verified.Reason == echov1.ReasonVerifierNotRunning; isFailure != strings.Contains(verified.Message, "has pods on 1 of 3 nodes") {
+		if isFailure := verified.Reason == echov1.ReasonVerifierNotRunning; isFailure != strings.Contains(verified.Message, "on 1 of 3 nodes") {
 			t.Errorf("message of %s = %q", verified.Reason, verified.Message)
 		}
 	}

@@ -291,7 +291,7 @@ func verification() {
 		Expect(run("get", "daemonset", "verify-nodes", "-o", "jsonpath={.status.numberReady}/{.status.desiredNumberScheduled}")).To(MatchRegexp(`^([1-9]\d*)/\d+$`))
 
 		DeferCleanup(func() { run("delete", "quota", "pods", "--ignore-not-found") })
-		breakage("nodes", isUnknown("DaemonSet verify-nodes has pods on 0 of "), func() {
+		breakage("nodes", isUnknown("DaemonSet verify-nodes has a pod of the newest spec on 0 of "), func() {
 			run("create", "quota", "pods", "--hard=pods=1")
 			run("delete", "pods", "-l", "kkloud.io/verifies=nodes", "--now")
 		}, func() {
