@@ -75,8 +75,8 @@ func (w Workload) verifierIsReportedMissing() bool {
 		meta.IsStatusConditionPresentAndEqual(w.Echo.Status.Conditions, echov1.ConditionVerified, metav1.ConditionUnknown)
 }
 
-// checkVerifierMissing checks that clients receive the message, that a verifier is not ready, and that the
-// condition Overridden names the fields that differ.
+// checkVerifierMissing checks that clients receive the message, that a verifier of the newest spec is
+// not ready, and that the condition Overridden names the fields that differ.
 func (w Workload) checkVerifierMissing() error {
 	if err := w.CheckAnswer(); err != nil {
 		return Findingf(w.Echo, "want a condition that says that clients do not receive the message: %w", err)
@@ -85,14 +85,14 @@ func (w Workload) checkVerifierMissing() error {
 		var desired, ready int32
 		switch verifier := child.(type) {
 		case *appsv1.DaemonSet:
-			desired, ready = verifier.Status.DesiredNumberScheduled, verifier.Status.NumberReady
+			desired, ready = verifier.Status.DesiredNumberScheduled, min(verifier.Status.UpdatedNumberScheduled, verifier.Status.NumberReady)
 		case *appsv1.Deployment:
 			if kind != "Deployment" {
 				desired, ready = 1, verifier.Status.ReadyReplicas
 			}
 		}
 		if desired > 0 && ready >= desired {
-			return Findingf(w.Echo, "all %d verifiers are ready, want another condition than %s",
+			return Findingf(w.Echo, "all %d verifiers of the newest spec are ready, want another condition than %s",
 				desired, describe(meta.FindStatusCondition(w.Echo.Status.Conditions, echov1.ConditionVerified)))
 		}
 	}

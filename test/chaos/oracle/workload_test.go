@@ -58,7 +58,7 @@ func (w *Workload) withoutVerifier(ready int32) {
 	verifier := kinds.New(kind).(*appsv1.DaemonSet)
 	verifier.Name = kinds.ChildName(kind, w.Echo.Name)
 	kinds.Mutate(verifier, w.Echo)
-	verifier.Status.DesiredNumberScheduled, verifier.Status.NumberReady = 3, ready
+	verifier.Status = appsv1.DaemonSetStatus{DesiredNumberScheduled: 3, UpdatedNumberScheduled: 3, NumberReady: ready}
 	w.Children[kind.Name] = verifier
 	const message = "no node"
 	w.Echo.Status.Conditions = []metav1.Condition{
@@ -101,10 +101,14 @@ func TestCheckStatus(t *testing.T) {
 			w.override(imageField)
 			w.setCondition(echov1.ConditionOverridden, metav1.ConditionTrue, "Service")
 		}, "want it named"},
-		"the verifier does not run on a node":             {func(w *Workload) { w.withoutVerifier(2) }, ""},
-		"the verifier does not run":                       {func(w *Workload) { w.withoutVerifier(0) }, ""},
+		"the verifier does not run on a node": {func(w *Workload) { w.withoutVerifier(2) }, ""},
+		"the verifier does not run":           {func(w *Workload) { w.withoutVerifier(0) }, ""},
+		"verifiers of an earlier spec run": {func(w *Workload) {
+			w.withoutVerifier(3)
+			w.Children["VerifierDaemonSet"].(*appsv1.DaemonSet).Status.UpdatedNumberScheduled = 0
+		}, ""},
 		"the verifier does not run, and a pod is missing": {func(w *Workload) { w.withoutVerifier(0); w.Pods = w.Pods[:1] }, "do not receive the message"},
-		"a verifier runs that is reported as missing":     {func(w *Workload) { w.withoutVerifier(3) }, "all 3 verifiers are ready"},
+		"a verifier runs that is reported as missing":     {func(w *Workload) { w.withoutVerifier(3) }, "all 3 verifiers of the newest spec are ready"},
 		"the verifier does not run, and a field differs":  {func(w *Workload) { otherImage(w); w.withoutVerifier(0) }, "want condition Overridden=True"},
 		"the verifier does not run, without a message": {func(w *Workload) {
 			w.withoutVerifier(0)
