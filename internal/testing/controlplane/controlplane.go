@@ -97,6 +97,9 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 		Append("service-cluster-ip-range", "10.0.0.0/16").
 		Append("delete-collection-workers", "8"). // Tests delete thousands of Echoes.
 		Append("enable-admission-plugins", "OwnerReferencesPermissionEnforcement")
+	c.environment.ControlPlane.Etcd = &envtest.Etcd{}
+	// The default of 2 GiB is too little for several scenarios with hundreds of objects of 0.9 MB.
+	c.environment.ControlPlane.Etcd.Configure().Append("quota-backend-bytes", "8589934592")
 	if o.AuditLog != "" {
 		policy := filepath.Join(o.Logs, "audit-policy.yaml")
 		if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
