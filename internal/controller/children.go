@@ -133,7 +133,7 @@ func (r *EchoReconciler) find(ctx context.Context, echo *echov1.Echo, c children
 	err := r.clientOf(c).Get(ctx, key, object)
 	switch {
 	case apierrors.IsNotFound(err):
-		if !wanted || !previouslyReconciled(echo, c) {
+		if !wanted || !previouslyReconciled(echo, c) && !r.pace.has(unwrittenStatus(echo)) {
 			return nil, nil // Creating the child shows whether it exists.
 		}
 		if object, err = r.readLive(ctx, echo, c); object == nil && err == nil {
