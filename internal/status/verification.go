@@ -133,7 +133,7 @@ func verifierFailure(echo *echov1.Echo, observed Observation, state verifier) *F
 		return &Failure{Message: "No node matches the node selector, affinity and tolerations of the verifier's pods"}
 	case state.missing > 0 && missingRecheck(echo, observed, state) == 0:
 		return &Failure{Message: fmt.Sprintf("DaemonSet %s has a pod of the newest spec on %d of %d nodes; its events or its pods may say why",
-			children.VerifierName(echo), state.desired-state.missing, state.desired)}
+			children.VerifierName(echo), state.updated, state.desired)}
 	}
 	for _, pod := range verifierPods(observed) {
 		if failure := PodFailure(&pod, observed.Now); failure != nil {

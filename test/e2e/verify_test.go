@@ -65,6 +65,21 @@ func breakageOf(echo string, report func() string, broken types.GomegaMatcher, s
 	breakages = append(breakages, fmt.Sprintf("| %s | %.1f s | %.1f s |", CurrentSpecReport().LeafNodeText, noticed.Seconds(), time.Since(since).Seconds()))
 }
 
+// breakageByQuota is a breakage by a quota that rejects the pods of the Echo's verifier. The Echo stays
+// ready. After the quota, retry may speed up the next attempt to create the pods.
+func breakageByQuota(echo, message string, retry func()) {
+	GinkgoHelper()
+	DeferCleanup(func() { kubectl("-n", verifyNamespace, "delete", "quota", "pods", "--ignore-not-found") })
+	breakage(echo, isUnknown(message), func() {
+		kubectl("-n", verifyNamespace, "create", "quota", "pods", "--hard=pods=1")
+		kubectl("-n", verifyNamespace, "delete", "pods", "-l", "kkloud.io/verifies="+echo, "--now")
+	}, func() {
+		waitReady(verifyNamespace, echo)
+		kubectl("-n", verifyNamespace, "delete", "quota", "pods")
+		retry()
+	})
+}
+
 func failsOn(layer string) types.GomegaMatcher {
 	return MatchRegexp(`^False VerificationFailed: (.*; )?` + layer + ` fails on node \S+`)
 }
@@ -261,13 +276,7 @@ func verification() {
 
 	It("reports Unknown, and the Echo stays ready, while a quota rejects the pod of the verifier", Label("breakage"), func() {
 		createVerified("quota", 1)
-		DeferCleanup(func() { run("delete", "quota", "pods", "--ignore-not-found") })
-		breakage("quota", isUnknown("exceeded quota"), func() {
-			run("create", "quota", "pods", "--hard=pods=1")
-			run("delete", "pods", "-l", "kkloud.io/verifies=quota", "--now")
-		}, func() {
-			waitReady(verifyNamespace, "quota")
-			run("delete", "quota", "pods")
+		breakageByQuota("quota", "exceeded quota", func() {
 			// The controller of a ReplicaSet retries after up to several minutes, that of a new one immediately.
 			run("delete", "replicasets", "-l", "kkloud.io/verifies=quota")
 		})
@@ -290,14 +299,7 @@ func verification() {
 		Eventually(verifiedCondition("nodes"), "3m").Should(HavePrefix("True Verified"))
 		Expect(run("get", "daemonset", "verify-nodes", "-o", "jsonpath={.status.numberReady}/{.status.desiredNumberScheduled}")).To(MatchRegexp(`^([1-9]\d*)/\d+$`))
 
-		DeferCleanup(func() { run("delete", "quota", "pods", "--ignore-not-found") })
-		breakage("nodes", isUnknown("DaemonSet verify-nodes has a pod of the newest spec on 0 of "), func() {
-			run("create", "quota", "pods", "--hard=pods=1")
-			run("delete", "pods", "-l", "kkloud.io/verifies=nodes", "--now")
-		}, func() {
-			waitReady(verifyNamespace, "nodes")
-			run("delete", "quota", "pods")
-		})
+		breakageByQuota("nodes", "DaemonSet verify-nodes has a pod of the newest spec on 0 of ", func() {})
 	})
 
 	It("reports the layer of a Gateway that stops", Label("gateway"), func() {

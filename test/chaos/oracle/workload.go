@@ -44,7 +44,8 @@ var (
 
 // CheckStatus checks the status by what clients of the Echo observe: Ready only if all pods behind
 // the Service return the declared message, Degraded with a message if that is prevented, not verified
-// with a message if the verifier does not run, and Overridden exactly if the operator accepted fields that differ from the desired state.
+// with a message if the verifier does not run, and Overridden exactly if the operator accepted fields
+// that differ from the desired state.
 func (w Workload) CheckStatus() error {
 	if err := CheckObserved(w.Echo); err != nil {
 		return err
