@@ -220,8 +220,12 @@ func verification() {
 		requireLocalCluster("it ends a process on the node")
 		createVerified("crashing", 1)
 		crash := func() { signal("KILL", "http-echo", "-text=crashing") }
-		crash() // After the first crash, the kubelet starts the server at once, and after the second with a delay.
-		run("wait", "pods", "-l", "kkloud.io/echo=crashing", "--for=jsonpath={.status.containerStatuses[0].restartCount}=1", "--timeout=60s")
+		// The kubelet starts the server at once after the first crash, after 10 s after the second, and after
+		// 20 s after the third.
+		for restarts := range 2 {
+			crash()
+			run("wait", "pods", "-l", "kkloud.io/echo=crashing", fmt.Sprintf("--for=jsonpath={.status.containerStatuses[0].restartCount}=%d", restarts+1), "--timeout=60s")
+		}
 		waitReady(verifyNamespace, "crashing")
 		Eventually(verifiedCondition("crashing")).Should(HavePrefix("True Verified"))
 		breakage("crashing", failsOn("service"), crash, func() {})
