@@ -45,6 +45,10 @@ const (
 	// is for changes that the watch does not report.
 	staleRetry = time.Second
 
+	// progressPeriod is the minimum time between two writes of the status that report only how many pods are
+	// ready. Pods of a rollout often become ready in quick succession.
+	progressPeriod = time.Second
+
 	// statusDelay is how soon the operator writes a child that depends on the status it has just written.
 	statusDelay = 100 * time.Millisecond
 
@@ -333,13 +337,18 @@ func withTransitionTimes(next echov1.EchoStatus, echo *echov1.Echo) echov1.EchoS
 }
 
 // writeStatus writes the status if it changed, and records an event and metrics. If an external
-// client changes the status repeatedly, it returns how long the next write has to wait.
+// client changes the status repeatedly, or pods become ready in quick succession, it returns how long the
+// next write has to wait.
 func (r *EchoReconciler) writeStatus(ctx context.Context, echo *echov1.Echo, next echov1.EchoStatus) (paused time.Duration, err error) {
 	if equality.Semantic.DeepEqual(echo.Status, next) {
 		return 0, nil
 	}
 	t := targetOf(echo, "status")
-	if paused, _ := r.pace.wait(t, echo.Generation); paused > 0 {
+	paused, _ = r.pace.wait(t, echo.Generation)
+	if isProgress(echo.Status, next) {
+		paused = max(paused, r.pace.until(t, progressPeriod))
+	}
+	if paused > 0 {
 		return paused, nil
 	}
 	updated := echo.DeepCopy()
@@ -355,6 +364,19 @@ func (r *EchoReconciler) writeStatus(ctx context.Context, echo *echov1.Echo, nex
 		r.Metrics.ObserveTimeToReady(time.Since(echo.CreationTimestamp.Time))
 	}
 	return 0, nil
+}
+
+// isProgress reports whether only the numbers of pods differ, and messages, which may contain them.
+func isProgress(before, after echov1.EchoStatus) bool {
+	if len(before.Conditions) != len(after.Conditions) {
+		return false
+	}
+	after.Ready, after.Replicas, after.ReadyReplicas, after.AvailableReplicas = before.Ready, before.Replicas, before.ReadyReplicas, before.AvailableReplicas
+	after.Conditions = slices.Clone(after.Conditions)
+	for i := range after.Conditions {
+		after.Conditions[i].Message = before.Conditions[i].Message
+	}
+	return equality.Semantic.DeepEqual(before, after)
 }
 
 // firstReady reports whether the Echo has become ready for the first time.

@@ -74,6 +74,16 @@ func (p *pace) wait(t target, generation int64) (time.Duration, *status.Failure)
 	return max(0, time.Until(entry.next)), entry.failure
 }
 
+// until returns how long it takes until the period since the last write of a target has passed.
+func (p *pace) until(t target, period time.Duration) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if entry := p.entries[t]; entry != nil {
+		return max(0, time.Until(entry.next.Add(period)))
+	}
+	return 0
+}
+
 // has reports whether there was a write of the target recently.
 func (p *pace) has(t target) bool {
 	p.mu.Lock()

@@ -64,6 +64,33 @@ var _ = Describe("The status in the course of time", func() {
 		Expect(requestsSince(since)).NotTo(ContainElement(HavePrefix("list ")), "no pod fails, but the operator lists ReplicaSets")
 	})
 
+	It("of a rollout counts ready pods at most once a second", func() {
+		echo := createEcho(namespace, "hello", func(s *echov1.EchoSpec) { s.Image, s.Replicas = controlplane.NeverReady, 5 })
+		becomeReady(echo, 2)
+		Eventually(komega.Object(echo)).Should(HaveField("Status.Ready", "2/5"))
+		edit(echo, func(s *echov1.EchoSpec) { s.Port = 81 }) // A new generation has no earlier writes.
+		Eventually(func() int64 {
+			Expect(komega.Get(echo)()).To(Succeed())
+			return echo.Status.ObservedGeneration
+		}).Should(Equal(echo.Generation))
+		since := auditMark()
+		pod := podOf(echo, isReadyPod)
+		for i := range 20 {
+			setReady(pod, i%2 == 1)
+		}
+		becomeReady(echo, 4)
+		Eventually(komega.Object(echo)).Should(HaveField("Status.Ready", "4/5"))
+		var last time.Time
+		for _, event := range auditEventsSince(since) {
+			if event.Verb == "update" && event.ObjectRef.Resource == "echoes" {
+				Expect(event.RequestReceivedTimestamp).To(BeTemporally(">=", last.Add(progressPeriod)))
+				last = event.RequestReceivedTimestamp
+			}
+		}
+		becomeReady(echo, 5)
+		expectReady(echo)
+	})
+
 	It("of a scale-up that does not complete is ProgressDeadlineExceeded after two minutes", func() {
 		echo := createEcho(namespace, "hello", func(s *echov1.EchoSpec) { s.Image = controlplane.NeverReady })
 		becomeReady(echo, 1)
