@@ -60,8 +60,9 @@ func (o options) measureConvergence(ctx context.Context, e *environment, r *repo
 		return nil
 	}
 	few, many := r.Growth[1], r.Growth[len(r.Growth)-1]
-	growth := newValueResult(fmt.Sprintf("time per Echo with %.0f Echoes ÷ with %.0f", many.X, few.X), "", new(1.2), many.Operator/few.Operator)
-	growth.Baseline = many.Baseline / few.Baseline
+	operator, baseline := many.Operator/few.Operator, many.Baseline/few.Baseline
+	growth := newValueResult(fmt.Sprintf("time per Echo with %.0f Echoes ÷ with %.0f", many.X, few.X), "", new(1.1), operator/baseline)
+	growth.Operator, growth.Baseline = operator, baseline
 	r.Results = append(r.Results, growth)
 	return o.measureWorkers(ctx, e, r, concurrency)
 }
@@ -189,7 +190,7 @@ func (o options) measureMemory(ctx context.Context, r *report) (err error) {
 		return err
 	}
 	r.Results = append(r.Results,
-		newValueResult(fmt.Sprintf("peak memory with %d Echoes", n), "MiB", new(150.0), many.Peak/mib),
+		newValueResult(fmt.Sprintf("peak memory with %d Echoes", n), "MiB", new(125.0), many.Peak/mib),
 		newValueResult("live memory per Echo", "KiB", new(12.0), (many.Heap-none.Heap)/float64(n)/kib),
 		newValueResult("allocations per reconciliation without a change", "", nil, many.Mallocs),
 		newValueResult(fmt.Sprintf("watches that %d Echoes add", n), "", new(0.0), many.Watches-none.Watches),
@@ -256,7 +257,7 @@ func (o options) measureChurn(ctx context.Context, e *environment, r *report) er
 		}
 		r.Results = append(r.Results,
 			newValueResult(fmt.Sprintf("%d changes a second: p99 until converged", rate), "s", targets[rate], c.converged.Seconds()),
-			newValueResult("  p99 of the wait in the queue, upper bound", "s", new(1.0), c.queued.Seconds()))
+			newValueResult("  p99 of the wait in the queue, upper bound", "s", targets[rate], c.queued.Seconds()))
 	}
 	return nil
 }
