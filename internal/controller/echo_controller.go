@@ -346,7 +346,7 @@ func (r *EchoReconciler) writeStatus(ctx context.Context, echo *echov1.Echo, nex
 	t := targetOf(echo, "status")
 	paused, _ = r.pace.wait(t, echo.Generation)
 	if isProgress(echo.Status, next) {
-		paused = max(paused, r.pace.until(t, progressPeriod))
+		paused = max(paused, time.Until(r.pace.last(t).Add(progressPeriod)))
 	}
 	if paused > 0 {
 		return paused, nil

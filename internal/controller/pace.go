@@ -74,14 +74,15 @@ func (p *pace) wait(t target, generation int64) (time.Duration, *status.Failure)
 	return max(0, time.Until(entry.next)), entry.failure
 }
 
-// until returns how long it takes until the period since the last write of a target has passed.
-func (p *pace) until(t target, period time.Duration) time.Duration {
+// last returns when the last write of a target was, or when the pause after it ends. It is zero without a
+// recent write.
+func (p *pace) last(t target) (at time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if entry := p.entries[t]; entry != nil {
-		return max(0, time.Until(entry.next.Add(period)))
+		at = entry.next
 	}
-	return 0
+	return at
 }
 
 // has reports whether there was a write of the target recently.

@@ -43,17 +43,13 @@ func TestPaceAllowsABurstOfWritesAndThenPauses(t *testing.T) {
 func TestPaceKnowsTheTimeOfTheLastWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p pace
-		if got := p.until(anyTarget, time.Second); got != 0 {
-			t.Errorf("pause before the first write = %s, want none", got)
+		if got := p.last(anyTarget); !got.IsZero() {
+			t.Errorf("last write = %s, want none", got)
 		}
 		p.wrote(anyTarget, 1, 3)
 		time.Sleep(300 * time.Millisecond)
-		if got, want := p.until(anyTarget, time.Second), 700*time.Millisecond; got != want {
-			t.Errorf("pause after a write = %s, want %s", got, want)
-		}
-		time.Sleep(time.Second)
-		if got := p.until(anyTarget, time.Second); got != 0 {
-			t.Errorf("pause after the period = %s, want none", got)
+		if got := time.Since(p.last(anyTarget)); got != 300*time.Millisecond {
+			t.Errorf("last write was %s ago, want 300ms", got)
 		}
 	})
 }

@@ -26,9 +26,9 @@ const (
 	observationPeriod   = 3 * time.Second
 	observationAttempts = 4
 
-	// disturbancePeriod is the time between two events of an Echo that is not ready. Other clients
-	// cause them, for example by annotations.
-	disturbancePeriod = observationPeriod / 15
+	// annotations is how often an Echo that is not ready is annotated during the observation. Each
+	// annotation is an event.
+	annotations = 15
 )
 
 // policyRun is a scenario of policies.
@@ -176,11 +176,11 @@ func (s *policyRun) expectFewWrites(ctx context.Context) error {
 	var findings map[string]error
 	for range observationAttempts {
 		before := len(s.Proxy.Writes())
-		err := s.disturb(ctx)
+		took, err := s.disturb(ctx)
 		if err != nil {
 			return err
 		}
-		if findings, err = s.checkWrites(ctx, before); err != nil || len(findings) == 0 {
+		if findings, err = s.checkWrites(ctx, before, took); err != nil || len(findings) == 0 {
 			return err
 		}
 	}
@@ -188,14 +188,15 @@ func (s *policyRun) expectFewWrites(ctx context.Context) error {
 	return nil
 }
 
-// disturb annotates the Echoes that are retried, repeatedly during the observation period.
-func (s *policyRun) disturb(ctx context.Context) error {
+// disturb annotates the Echoes that are retried, repeatedly. It returns how long that took: the observation
+// period, or longer on a busy machine.
+func (s *policyRun) disturb(ctx context.Context) (took time.Duration, err error) {
 	all, err := workloads(ctx, s.Environment, s.Subject)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	end := time.Now().Add(observationPeriod)
-	for i := 0; time.Now().Before(end) && ctx.Err() == nil; i++ {
+	start := time.Now()
+	for i := range annotations {
 		if err := s.forEach(func(p *appliedPolicy) error {
 			w, exists := all[p.echo]
 			if !exists || !p.retried(w.Echo) {
@@ -204,11 +205,11 @@ func (s *policyRun) disturb(ctx context.Context) error {
 			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"example.com/event":"%d"}}}`, i)
 			return s.Client.Patch(ctx, w.Echo.DeepCopy(), client.RawPatch(types.MergePatchType, patch))
 		}); err != nil {
-			return err
+			return 0, err
 		}
-		harness.Pause(ctx, min(disturbancePeriod, time.Until(end)))
+		harness.Pause(ctx, observationPeriod/annotations)
 	}
-	return ctx.Err()
+	return time.Since(start), ctx.Err()
 }
 
 // retried reports whether the operator writes the child again without an edit of the Echo.
@@ -216,8 +217,8 @@ func (p *appliedPolicy) retried(echo *echov1.Echo) bool {
 	return p.unstable || oracle.CheckReadyNow(echo) != nil
 }
 
-// checkWrites checks the writes since a number of them. An Echo that is not ready is retried.
-func (s *policyRun) checkWrites(ctx context.Context, before int) (map[string]error, error) {
+// checkWrites checks the writes since a number of them, in a period. An Echo that is not ready is retried.
+func (s *policyRun) checkWrites(ctx context.Context, before int, period time.Duration) (map[string]error, error) {
 	all, err := workloads(ctx, s.Environment, s.Subject)
 	if err != nil {
 		return nil, err
@@ -231,8 +232,8 @@ func (s *policyRun) checkWrites(ctx context.Context, before int) (map[string]err
 		bound := 0
 		var pace error
 		if p.retried(w.Echo) {
-			bound = oracle.RejectedWriteBound(observationPeriod)
-			pace = s.checkPace(p, writes[before:])
+			bound = oracle.RejectedWriteBound(period)
+			pace = s.checkPace(p, writes[before:], period)
 		}
 		if err := errors.Join(pace, oracle.CheckWritesOf(p.echo, writes[before:], bound), oracle.CheckWritesOf(p.echo, writes, oracle.PolicyWriteBound)); err != nil {
 			findings[p.echo] = err
@@ -245,10 +246,10 @@ func (s *policyRun) checkWrites(ctx context.Context, before int) (map[string]err
 }
 
 // checkPace checks how often the operator updated the child that the policy changes.
-func (s *policyRun) checkPace(p *appliedPolicy, writes []proxy.Write) error {
+func (s *policyRun) checkPace(p *appliedPolicy, writes []proxy.Write, period time.Duration) error {
 	child := client.ObjectKey{Namespace: s.Subject, Name: kinds.ChildName(p.kind(), p.echo)}
 	updates := slices.DeleteFunc(oracle.WritesOf(writes, p.resource.Resource, child), func(w proxy.Write) bool { return w.Verb == "create" })
-	return oracle.CheckPace("updates of "+child.Name, len(oracle.Effective(updates)), observationPeriod)
+	return oracle.CheckPace("updates of "+child.Name, len(oracle.Effective(updates)), period)
 }
 
 // report records findings, by Echo.
@@ -273,7 +274,7 @@ func (s *policyRun) restart(ctx context.Context) error {
 		return err
 	}
 	harness.Pause(ctx, observationPeriod)
-	findings, err := s.checkWrites(ctx, before)
+	findings, err := s.checkWrites(ctx, before, observationPeriod)
 	if err != nil {
 		return err
 	}
