@@ -109,6 +109,18 @@ func (o options) measureFigures(ctx context.Context) (figures []figure, err erro
 		figure{Name: "live memory per Echo, in KiB", Value: memory, Tolerance: memory / 10},
 		figure{Name: "allocations per reconciliation without a change", Value: many.Mallocs, Tolerance: many.Mallocs / 20},
 		figure{Name: "watches", Value: many.Watches})
+	progress("CPU time of the operator and of the baseline client ...")
+	operator, baseline, err := options{turns: 3}.takeTurns(ctx, e, regressionCheckSize, setupConcurrency, true)
+	if err != nil {
+		return nil, err
+	}
+	cpu := func(operation func(timings) measurement) float64 {
+		return newRatioResult("", pick(operator, operation, writerCPU), pick(baseline, operation, writerCPU), nil).Value
+	}
+	// One more reconciliation for each Echo adds a quarter.
+	figures = append(figures,
+		figure{Name: "CPU time relative to the baseline client: create", Value: cpu(create), Tolerance: cpu(create) / 4},
+		figure{Name: "CPU time relative to the baseline client: edit of the message", Value: cpu(edited), Tolerance: cpu(edited) / 4})
 	for i := range figures { // Further digits vary from run to run.
 		figures[i].Value, figures[i].Tolerance = round(figures[i].Value), round(figures[i].Tolerance)
 	}
