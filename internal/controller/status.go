@@ -1,0 +1,110 @@
+package controller
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/status"
+)
+
+// progressPeriod is the minimum time between two writes of the status that report only how many pods are
+// ready. Pods of a rollout often become ready in quick succession.
+const progressPeriod = time.Second
+
+// withTransitionTimes adds the transition times to the conditions. A new Echo that is not Ready
+// has been so since its creation. Conditions of other types are not kept.
+func withTransitionTimes(next echov1.EchoStatus, echo *echov1.Echo) echov1.EchoStatus {
+	var conditions []metav1.Condition
+	for _, condition := range next.Conditions {
+		if before := meta.FindStatusCondition(echo.Status.Conditions, condition.Type); before != nil {
+			conditions = append(conditions, *before)
+		}
+		if len(echo.Status.Conditions) == 0 && condition.Type == echov1.ConditionReady && condition.Status == metav1.ConditionFalse {
+			condition.LastTransitionTime = echo.CreationTimestamp
+		}
+		meta.SetStatusCondition(&conditions, condition)
+	}
+	next.Conditions = conditions
+	return next
+}
+
+// writeStatus writes the status if it changed, and records an event and metrics. If an external
+// client changes the status repeatedly, or pods become ready in quick succession, it returns how long the
+// next write has to wait.
+func (r *EchoReconciler) writeStatus(ctx context.Context, echo *echov1.Echo, next echov1.EchoStatus) (paused time.Duration, err error) {
+	if equality.Semantic.DeepEqual(echo.Status, next) {
+		return 0, nil
+	}
+	t := targetOf(echo, "status")
+	paused, _ = r.pace.wait(t, echo.Generation)
+	if isProgress(echo.Status, next) {
+		paused = max(paused, time.Until(r.pace.last(t).Add(progressPeriod)))
+	}
+	if paused > 0 {
+		return paused, nil
+	}
+	updated := echo.DeepCopy()
+	updated.Status = next
+	if err := call(ctx, func() error { return r.Client.Status().Update(ctx, updated) }); err != nil {
+		r.pace.failed(unwrittenStatus(echo), echo.Generation, nil)
+		return 0, err
+	}
+	r.ownWrites.wrote(echo, echoKind, updated)
+	r.pace.wrote(t, echo.Generation, statusBurst)
+	r.recordEvent(ctx, echo, updated)
+	if firstReady(echo, updated) {
+		r.Metrics.ObserveTimeToReady(time.Since(echo.CreationTimestamp.Time))
+	}
+	return 0, nil
+}
+
+// isProgress reports whether only the numbers of pods differ, and messages, which may contain them.
+func isProgress(before, after echov1.EchoStatus) bool {
+	if len(before.Conditions) != len(after.Conditions) {
+		return false
+	}
+	after.Ready, after.Replicas, after.ReadyReplicas, after.AvailableReplicas = before.Ready, before.Replicas, before.ReadyReplicas, before.AvailableReplicas
+	after.Conditions = slices.Clone(after.Conditions)
+	for i := range after.Conditions {
+		after.Conditions[i].Message = before.Conditions[i].Message
+	}
+	return equality.Semantic.DeepEqual(before, after)
+}
+
+// firstReady reports whether the Echo has become ready for the first time.
+func firstReady(before, after *echov1.Echo) bool {
+	was := meta.FindStatusCondition(before.Status.Conditions, echov1.ConditionReady)
+	return meta.IsStatusConditionTrue(after.Status.Conditions, echov1.ConditionReady) &&
+		(was == nil || was.Status == metav1.ConditionFalse && was.LastTransitionTime.Equal(&before.CreationTimestamp))
+}
+
+// unrecorded are the reasons of the start of a rollout, of a route or of a verification. The user has
+// requested it, so only its result is an event.
+var unrecorded = []string{echov1.ReasonRollingOut, echov1.ReasonRouteNotCreated, echov1.ReasonVerifying}
+
+// recordEvent records a change of the condition Ready in an event and in the log or, if Ready does not
+// change, of the condition Verified.
+func (r *EchoReconciler) recordEvent(ctx context.Context, before, after *echov1.Echo) {
+	for _, conditionType := range []string{echov1.ConditionReady, echov1.ConditionVerified} {
+		was := meta.FindStatusCondition(before.Status.Conditions, conditionType)
+		is := meta.FindStatusCondition(after.Status.Conditions, conditionType)
+		if is == nil || slices.Contains(unrecorded, is.Reason) || was != nil && was.Status == is.Status && was.Reason == is.Reason {
+			continue
+		}
+		eventType := corev1.EventTypeNormal
+		if meta.IsStatusConditionTrue(after.Status.Conditions, echov1.ConditionDegraded) || is.Reason == echov1.ReasonVerifierNotRunning {
+			eventType = corev1.EventTypeWarning
+		}
+		r.Recorder.Eventf(after, nil, eventType, is.Reason, "Reconcile", "%s", status.Truncate(is.Message, maxNote))
+		log.FromContext(ctx).Info("Echo changed state", "condition", conditionType, "status", is.Status, "reason", is.Reason)
+		return
+	}
+}
