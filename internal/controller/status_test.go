@@ -164,6 +164,12 @@ var _ = Describe("The status in the course of time", func() {
 		expectCondition(echo, echov1.ConditionAvailable, metav1.ConditionFalse, echov1.ReasonNotServing)
 		expectCondition(echo, echov1.ConditionDegraded, metav1.ConditionFalse, echov1.ReasonAsExpected)
 		expectCondition(echo, echov1.ConditionOverridden, metav1.ConditionFalse, echov1.ReasonAsExpected)
+		// Numbers of pods and messages follow after up to progressPeriod.
+		Eventually(komega.Object(echo)).Should(HaveField("Status.Replicas", BeZero()))
+		Eventually(func() string {
+			Expect(komega.Get(echo)()).To(Succeed())
+			return message(echo, echov1.ConditionAvailable)
+		}).Should(Equal("The Echo has no Service"))
 		since := auditMark()
 		Consistently(func() []string { return requestsSince(since) }).Should(BeEmpty())
 		Eventually(komega.Update(deployment, func() { deployment.Finalizers = nil })).Should(Succeed())
