@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
@@ -149,7 +150,7 @@ var ignoreBudgetStatus = predicate.Funcs{
 
 // reconcileRequest reconciles the Echo as the cache has it, if that is up to date.
 func (r *EchoReconciler) reconcileRequest(ctx context.Context, request reconcile.Request) (ctrl.Result, error) {
-	slot, entered := r.slots.enter(ctx, request.Namespace)
+	slot, entered := r.slots.enter(ctx, r.lineOf(ctx, request.NamespacedName))
 	if !entered {
 		return ctrl.Result{RequeueAfter: wait.Jitter(saturatedRetry, 1)}, nil
 	}
@@ -163,6 +164,13 @@ func (r *EchoReconciler) reconcileRequest(ctx context.Context, request reconcile
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	return r.Reconcile(context.WithValue(ctx, slotKey{}, slot), &echo)
+}
+
+// lineOf returns the line where a reconciliation of the Echo waits for a slot.
+func (r *EchoReconciler) lineOf(ctx context.Context, name types.NamespacedName) line {
+	var echo echov1.Echo
+	err := r.Client.Get(ctx, name, &echo)
+	return line{namespace: name.Namespace, newSpec: err == nil && echo.Status.ObservedGeneration != echo.Generation}
 }
 
 // Reconcile reconciles each child, computes the status from the observed state, and writes the

@@ -23,35 +23,43 @@ const (
 
 // slots bounds the number of concurrent reconciliations. A reconciliation gives its slot away
 // while it waits for a slow call. No namespace may have more than its share of slow calls, and the
-// namespaces that wait for a slot take turns.
+// lines that wait for a slot take turns.
 type slots struct {
 	mu   sync.Mutex
 	free int
-	// waiting has a channel for each reconciliation that waits, by namespace. Its slot closes it.
-	waiting map[string][]chan struct{}
-	// turns are the namespaces that wait, the next one first.
-	turns  []string
+	// waiting has a channel for each reconciliation that waits, by line. Its slot closes it.
+	waiting map[line][]chan struct{}
+	// turns are the lines that wait, the next one first.
+	turns  []line
 	slow   int
 	slowIn map[string]int
 }
 
+// line is where a reconciliation waits for a slot. Each namespace has two lines: after a start of the
+// operator, a new or changed Echo does not wait until all others have been reconciled.
+type line struct {
+	namespace string
+	// newSpec is true if the status does not yet report about the newest spec of the Echo.
+	newSpec bool
+}
+
 func newSlots(count int) *slots {
-	return &slots{free: count, waiting: map[string][]chan struct{}{}, slowIn: map[string]int{}}
+	return &slots{free: count, waiting: map[line][]chan struct{}{}, slowIn: map[string]int{}}
 }
 
 // acquire waits for a slot. It returns false if done is closed before; nil is never closed.
-func (s *slots) acquire(done <-chan struct{}, namespace string) bool {
+func (s *slots) acquire(done <-chan struct{}, l line) bool {
 	s.mu.Lock()
 	if s.free > 0 {
 		s.free--
 		s.mu.Unlock()
 		return true
 	}
-	if len(s.waiting[namespace]) == 0 {
-		s.turns = append(s.turns, namespace)
+	if len(s.waiting[l]) == 0 {
+		s.turns = append(s.turns, l)
 	}
 	turn := make(chan struct{})
-	s.waiting[namespace] = append(s.waiting[namespace], turn)
+	s.waiting[l] = append(s.waiting[l], turn)
 	s.mu.Unlock()
 	select {
 	case <-turn:
@@ -59,9 +67,9 @@ func (s *slots) acquire(done <-chan struct{}, namespace string) bool {
 	case <-done:
 	}
 	s.mu.Lock()
-	i := slices.Index(s.waiting[namespace], turn)
+	i := slices.Index(s.waiting[l], turn)
 	if i >= 0 {
-		s.waiting[namespace] = slices.Delete(s.waiting[namespace], i, i+1)
+		s.waiting[l] = slices.Delete(s.waiting[l], i, i+1)
 	}
 	s.mu.Unlock()
 	if i < 0 { // It has got a slot meanwhile.
@@ -70,19 +78,19 @@ func (s *slots) acquire(done <-chan struct{}, namespace string) bool {
 	return false
 }
 
-// release gives a slot to the namespace whose turn it is.
+// release gives a slot to the line whose turn it is.
 func (s *slots) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(s.turns) > 0 {
-		namespace := s.turns[0]
+		l := s.turns[0]
 		s.turns = s.turns[1:]
-		waiting := s.waiting[namespace]
+		waiting := s.waiting[l]
 		if len(waiting) > 1 {
-			s.waiting[namespace] = waiting[1:]
-			s.turns = append(s.turns, namespace)
+			s.waiting[l] = waiting[1:]
+			s.turns = append(s.turns, l)
 		} else {
-			delete(s.waiting, namespace)
+			delete(s.waiting, l)
 		}
 		if len(waiting) > 0 {
 			close(waiting[0])
@@ -94,24 +102,24 @@ func (s *slots) release() {
 
 // slot belongs to one reconciliation.
 type slot struct {
-	slots     *slots
-	namespace string
+	slots *slots
+	line  line
 }
 
 // enter waits for a slot. It returns false if the namespace has its share of slow calls, before or
 // after the wait.
-func (s *slots) enter(ctx context.Context, namespace string) (*slot, bool) {
-	if s.saturated(namespace) {
+func (s *slots) enter(ctx context.Context, l line) (*slot, bool) {
+	if s.saturated(l.namespace) {
 		return nil, false
 	}
-	if !s.acquire(ctx.Done(), namespace) {
+	if !s.acquire(ctx.Done(), l) {
 		return nil, false
 	}
-	if s.saturated(namespace) {
+	if s.saturated(l.namespace) {
 		s.release()
 		return nil, false
 	}
-	return &slot{slots: s, namespace: namespace}, true
+	return &slot{slots: s, line: l}, true
 }
 
 // saturated reports whether the namespace has its share of slow calls.
@@ -140,7 +148,7 @@ func (s *slot) call(call func() error) error {
 	if !timer.Stop() {
 		<-gone
 		s.count(-1)
-		s.slots.acquire(nil, s.namespace) // A reconciliation ends with a slot, as it began.
+		s.slots.acquire(nil, s.line) // A reconciliation ends with a slot, as it began.
 	}
 	return err
 }
@@ -149,8 +157,8 @@ func (s *slot) count(change int) {
 	s.slots.mu.Lock()
 	defer s.slots.mu.Unlock()
 	s.slots.slow += change
-	if s.slots.slowIn[s.namespace] += change; s.slots.slowIn[s.namespace] == 0 {
-		delete(s.slots.slowIn, s.namespace)
+	if s.slots.slowIn[s.line.namespace] += change; s.slots.slowIn[s.line.namespace] == 0 {
+		delete(s.slots.slowIn, s.line.namespace)
 	}
 }
 

@@ -13,7 +13,7 @@ func enter(t *testing.T, s *slots, namespace string) *slot {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), time.Millisecond)
 	defer stop()
-	turn, entered := s.enter(ctx, namespace)
+	turn, entered := s.enter(ctx, line{namespace: namespace})
 	if !entered {
 		t.Fatalf("namespace %s: got no slot", namespace)
 	}
@@ -46,7 +46,7 @@ func TestAFastCallKeepsItsSlot(t *testing.T) {
 		_ = fast.call(func() error { time.Sleep(slowCall / 2); return nil })
 		ctx, stop := context.WithTimeout(t.Context(), time.Second)
 		defer stop()
-		if _, entered := s.enter(ctx, "other"); entered {
+		if _, entered := s.enter(ctx, line{namespace: "other"}); entered {
 			t.Error("two reconciliations have the only slot")
 		}
 	})
@@ -60,7 +60,7 @@ func TestNamespacesWithSlowCallsLeaveSlotsToOthers(t *testing.T) {
 		for n := range 15 {
 			namespace := fmt.Sprint("slow-", n)
 			for range 2 * maxSlowPerNamespace {
-				turn, entered := s.enter(t.Context(), namespace)
+				turn, entered := s.enter(t.Context(), line{namespace: namespace})
 				if !entered {
 					break
 				}
@@ -89,7 +89,7 @@ func TestReconciliationsThatWaitForASlotDoNotExceedTheShareOfTheirNamespace(t *t
 		defer close(end)
 		for range maxSlow + 2*slotCount {
 			go func() {
-				if turn, entered := s.enter(t.Context(), "slow"); entered {
+				if turn, entered := s.enter(t.Context(), line{namespace: "slow"}); entered {
 					_ = turn.call(func() error { <-end; return nil })
 					turn.leave()
 				}
@@ -103,38 +103,41 @@ func TestReconciliationsThatWaitForASlotDoNotExceedTheShareOfTheirNamespace(t *t
 	})
 }
 
-func TestNamespacesThatWaitForASlotTakeTurns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSlots(1)
-		order := make(chan string, 100)
-		wait := func(namespace string) {
+func TestLinesThatWaitForASlotTakeTurns(t *testing.T) {
+	many := line{namespace: "many"}
+	for _, other := range []line{{namespace: "other"}, {namespace: "many", newSpec: true}} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSlots(1)
+			order := make(chan line, 100)
+			wait := func(l line) {
+				go func() {
+					turn, _ := s.enter(t.Context(), l)
+					order <- l
+					turn.leave()
+				}()
+				synctest.Wait()
+			}
+			first := enter(t, s, "many")
+			for range 90 {
+				wait(many)
+			}
+			wait(other)
+			ctx, stop := context.WithCancel(t.Context())
 			go func() {
-				turn, _ := s.enter(t.Context(), namespace)
-				order <- namespace
-				turn.leave()
+				if _, entered := s.enter(ctx, many); entered {
+					t.Error("a reconciliation entered after its context had ended")
+				}
 			}()
 			synctest.Wait()
-		}
-		first := enter(t, s, "many")
-		for range 90 {
-			wait("many")
-		}
-		wait("other")
-		ctx, stop := context.WithCancel(t.Context())
-		go func() {
-			if _, entered := s.enter(ctx, "many"); entered {
-				t.Error("a reconciliation entered after its context had ended")
+			stop()
+			first.leave()
+			synctest.Wait()
+			if got := []line{<-order, <-order}; got[1] != other {
+				t.Errorf("the first two are of the lines %v, want the second to be of the line %v", got, other)
 			}
-		}()
-		synctest.Wait()
-		stop()
-		first.leave()
-		synctest.Wait()
-		if got := []string{<-order, <-order}; got[1] != "other" {
-			t.Errorf("the first two are of the namespaces %q, want the second to be of the namespace other", got)
-		}
-		if s.free != 1 || len(s.waiting) != 0 || len(order) != 89 {
-			t.Errorf("afterwards: %d free slots, %d namespaces that wait, %d more reconciliations, want 1, 0, 89", s.free, len(s.waiting), len(order))
-		}
-	})
+			if s.free != 1 || len(s.waiting) != 0 || len(order) != 89 {
+				t.Errorf("afterwards: %d free slots, %d lines that wait, %d more reconciliations, want 1, 0, 89", s.free, len(s.waiting), len(order))
+			}
+		})
+	}
 }
