@@ -132,19 +132,26 @@ func (m Mutant) build(ctx context.Context, root, directory string) (string, erro
 	if err != nil {
 		return "", err
 	}
+	program := filepath.Join(directory, "manager")
+	return program, m.compile(ctx, root, directory, copies, "-o", program, "./cmd")
+}
+
+// compile compiles packages with the changed copies of files.
+func (m Mutant) compile(ctx context.Context, root, directory string, copies map[string]string, args ...string) error {
 	overlay, err := json.Marshal(map[string]map[string]string{"Replace": copies})
 	if err != nil {
-		return "", err
+		return err
 	}
-	overlayFile, program := filepath.Join(directory, "overlay.json"), filepath.Join(directory, "manager")
+	overlayFile := filepath.Join(directory, "overlay.json")
 	if err := os.WriteFile(overlayFile, overlay, 0o600); err != nil {
-		return "", err
+		return err
 	}
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-overlay", overlayFile, "-o", program, "./cmd") //nolint:gosec // Programs of the project.
+	args = append([]string{"build", "-trimpath", "-buildvcs=false", "-overlay", overlayFile}, args...)
+	build := exec.CommandContext(ctx, "go", args...) //nolint:gosec // Programs of the project.
 	build.Dir = root
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if output, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build mutant %q: %w\n%s", m.Name, err, output)
+		return fmt.Errorf("build mutant %q: %w\n%s", m.Name, err, output)
 	}
-	return program, nil
+	return nil
 }

@@ -113,6 +113,6 @@ func deleteUnobserved(ctx context.Context, e *harness.Environment) error {
 	if err := e.DeleteEcho(ctx, one); err != nil {
 		return err
 	}
-	harness.Pause(ctx, 3*staleTime)
+	harness.Pause(ctx, 6*staleTime) // Long enough for several creations on a busy machine, too.
 	return e.Verify(ctx)
 }
