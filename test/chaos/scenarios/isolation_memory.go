@@ -209,7 +209,7 @@ func (m *memoryRun) awaitDeploymentController(ctx context.Context) error {
 				return err
 			}
 			if deployment.Status.ObservedGeneration == 0 {
-				return fmt.Errorf("Deployment %s has no status", created.Name)
+				return fmt.Errorf("the Deployment %s has no status", created.Name)
 			}
 			return nil
 		}); err != nil {
