@@ -48,10 +48,12 @@ func TestEveryPatchAppliesCompilesAndNamesAKnownSuite(t *testing.T) {
 			if len(copies) == 0 {
 				t.Error("the patch changes no file")
 			}
+			packages := []string{"./internal/..."}
 			for original, mutated := range copies {
 				expectChanged(t, original, mutated)
+				packages = append(packages, filepath.Dir(original))
 			}
-			if err := m.compile(t.Context(), root, directory, copies, "./internal/..."); err != nil {
+			if err := m.compile(t.Context(), root, directory, copies, packages...); err != nil {
 				t.Error(err)
 			}
 		})
