@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -214,6 +215,21 @@ var _ = Describe("A reconciliation", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(retried).To(BeTrue())
 		Expect(komega.Object(deploymentOf(echo))()).To(HaveField("Generation", newer.Generation))
+	})
+
+	It("of a stale child reports a conflict that came late", func() {
+		stale := deploymentOf(echo)
+		Expect(komega.Get(stale)()).To(Succeed())
+		stale.ResourceVersion = "1"
+		conflict := apierrors.NewConflict(schema.GroupResource{Group: "apps", Resource: "deployments"}, stale.Name, errors.New("changed"))
+		reconciler := &EchoReconciler{APIReader: admin}
+		kind := children.Kinds[slices.IndexFunc(children.Kinds, func(c children.Kind) bool { return c.Name == "Deployment" })]
+		_, err := reconciler.rejectedUpdate(ctx, echo, kind, stale, conflict, slowFailure)
+		Expect(err).To(MatchError(errStaleChild))
+		result, err := reconciler.rejectedUpdate(ctx, echo, kind, stale, conflict, slowFailure+1)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(result.slow).To(BeTrue())
+		Expect(result.failure).To(HaveValue(HaveField("Message", And(HavePrefix("Deployment: the API server answered late"), HaveSuffix("changed")))))
 	})
 
 	It("of a stale Echo does not write the status", func() {

@@ -23,8 +23,8 @@ const (
 	// report in the status.
 	maxTransient = 3
 
-	// slowFailure is the duration of a failed write after which the other children wait for the
-	// next reconciliation, so that the status reports the failure first.
+	// slowFailure is the duration of a failed write after which the status reports the failure at
+	// once, before the other children are written.
 	slowFailure = 5 * time.Second
 )
 
@@ -56,13 +56,15 @@ func (r *EchoReconciler) rejected(echo *echov1.Echo, c children.Kind, err error,
 		return child{}, err
 	}
 	t := targetOf(echo, c.Name)
-	if isTransient(response.Status().Code) && r.pace.failed(t, echo.Generation, nil) <= maxTransient {
+	slow := took > slowFailure
+	repeats := slow && apierrors.IsConflict(err) // A webhook hangs, while another client keeps changing the child.
+	if !repeats && isTransient(response.Status().Code) && r.pace.failed(t, echo.Generation, nil) <= maxTransient {
 		return child{}, err
 	}
 	failure := &status.Failure{Reason: echov1.ReasonRejected, Message: c.Name + ": " + err.Error()}
 	r.pace.failed(t, echo.Generation, failure)
 	paused, _ := r.pace.wait(t, echo.Generation)
-	return child{failure: failure, recheck: paused, slow: took > slowFailure}, nil
+	return child{failure: failure, recheck: paused, slow: slow}, nil
 }
 
 // rejectedUpdate is like rejected, for a write of an existing child. The cache may lag behind the
@@ -73,7 +75,14 @@ func (r *EchoReconciler) rejectedUpdate(ctx context.Context, echo *echov1.Echo, 
 		if readErr != nil {
 			return child{}, readErr
 		}
-		if live == nil || live.GetUID() != written.GetUID() || live.GetResourceVersion() != written.GetResourceVersion() {
+		switch {
+		case live == nil || live.GetUID() != written.GetUID():
+			return child{}, fmt.Errorf("%w: %w", errStaleChild, err)
+		case live.GetResourceVersion() == written.GetResourceVersion():
+		case took > slowFailure:
+			// If the child changes while a webhook hangs, the API server returns no error of the webhook.
+			err = fmt.Errorf("the API server answered late, perhaps because of a slow admission webhook: %w", err)
+		default:
 			return child{}, fmt.Errorf("%w: %w", errStaleChild, err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -14,6 +15,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -52,6 +54,8 @@ type behavior struct {
 	unnamed bool
 	// mutating is true if only a mutating webhook can behave so.
 	mutating bool
+	// interferes is true if the child changes during each call, as other controllers may change it.
+	interferes bool
 }
 
 // behaviors are those of webhooks that do not deny with a status code.
@@ -60,6 +64,7 @@ var behaviors = []behavior{
 	{name: "answers just after its timeout", answer: slow(2500 * time.Millisecond)},
 	{name: "hangs until its timeout of 10 s", answer: hang, timeout: 10},
 	{name: "hangs until its timeout of 30 s", answer: hang, timeout: 30},
+	{name: "hangs until its timeout of 10 s while the child changes", answer: hang, timeout: 10, interferes: true},
 	{name: "hangs and is ignored", answer: hang, ignore: true, converges: true},
 	{name: "denies every other request", answer: flap, converges: true},
 	{name: "denies with 429 and a Retry-After of 20 s", answer: deny(http.StatusTooManyRequests, 20)},
@@ -96,16 +101,20 @@ func webhooks(o harness.Options) (all []harness.Scenario, err error) {
 	for _, code := range denialCodes() {
 		ways = append(ways, behavior{name: fmt.Sprint("denies with ", code), answer: deny(code, 0)})
 	}
-	sample := []harness.Scenario{}
+	var sample, always []harness.Scenario
 	for i, way := range ways {
 		var ofWay []harness.Scenario
 		for j, kind := range children.DifferentObjectKinds() {
 			for k, operation := range []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update} {
 				w := webhookRun{behavior: way, kind: &kind, resource: kind.Resource, operation: operation, mutating: way.mutating || (i+j+k)%2 == 1}
-				ofWay = append(ofWay, w.scenario())
+				if !way.interferes || w.ofUpdate() { // What does not exist cannot change.
+					ofWay = append(ofWay, w.scenario())
+				}
 			}
 		}
-		if !way.mutating {
+		if way.interferes {
+			always = append(always, ofWay[0])
+		} else if !way.mutating {
 			w := webhookRun{behavior: way, resource: echov1.GroupVersion.WithResource(kinds.EchoStatus), operation: admissionregistrationv1.Update, mutating: i%2 == 1}
 			ofWay = append(ofWay, w.scenario())
 		}
@@ -119,7 +128,7 @@ func webhooks(o harness.Options) (all []harness.Scenario, err error) {
 	}
 	random := rand.New(rand.NewPCG(o.Seed, 0)) //nolint:gosec // Not a secret.
 	random.Shuffle(len(sample), func(i, j int) { sample[i], sample[j] = sample[j], sample[i] })
-	return sample[:webhookSample], nil
+	return append(always, sample[:webhookSample]...), nil
 }
 
 // webhookRun is a webhook that fails in one way for one kind of write.
@@ -150,8 +159,7 @@ func (w webhookRun) run(ctx context.Context, e *harness.Environment) error {
 		return err
 	}
 	defer func() { _ = e.Clear(context.WithoutCancel(ctx), neighbor) }()
-	ofUpdate := w.kind != nil && w.operation == admissionregistrationv1.Update
-	if ofUpdate {
+	if w.ofUpdate() {
 		if err := createReadyWith(ctx, e, *w.kind); err != nil {
 			return err
 		}
@@ -162,12 +170,15 @@ func (w webhookRun) run(ctx context.Context, e *harness.Environment) error {
 		resources: []schema.GroupVersionResource{w.resource}, operation: w.operation, mutating: w.mutating,
 		timeout: max(w.timeout, 2), ignore: w.ignore, untrusted: w.untrusted, answer: w.answer,
 	}
+	if w.interferes {
+		hook.answer = w.interfere(e)
+	}
 	remove, err := hook.install(ctx, e, w.probe(e))
 	if err != nil {
 		return err
 	}
 	defer func() { _ = remove(context.WithoutCancel(ctx)) }() // If the scenario fails before it removes the webhook.
-	if ofUpdate {
+	if w.ofUpdate() {
 		err = w.causeUpdate(ctx, e)
 	} else {
 		err = e.CreateEcho(ctx, one, w.spec())
@@ -181,6 +192,11 @@ func (w webhookRun) run(ctx context.Context, e *harness.Environment) error {
 	start := time.Now()
 	if err := remove(ctx); err != nil {
 		return err
+	}
+	if w.interferes {
+		if err := w.annotate(ctx, e, kinds.ChildName(*w.kind, one), "null"); err != nil {
+			return err
+		}
 	}
 	if err := e.Settle(ctx); err != nil {
 		return err
@@ -204,8 +220,15 @@ func (w webhookRun) expect(ctx context.Context, e *harness.Environment, hook *we
 		}); err != nil {
 			return err
 		}
-	} else if err := e.AwaitDegraded(ctx, time.Duration(hook.timeout)*time.Second+reportLimit, e.Subject, one, echov1.ReasonRejected, w.words(e, hook)); err != nil {
-		return err
+	} else {
+		limit := time.Duration(hook.timeout)*time.Second + reportLimit
+		if err := e.AwaitDegraded(ctx, limit, e.Subject, one, echov1.ReasonRejected, w.kind.Name); err != nil {
+			return err
+		}
+		// If the child changed meanwhile, for example its status, only the next failure names the webhook.
+		if err := e.AwaitDegraded(ctx, limit, e.Subject, one, echov1.ReasonRejected, w.words(e, hook)); err != nil {
+			return err
+		}
 	}
 	start, calls, logged := time.Now(), hook.called(), loggedErrors(e.Operator)
 	if err := expectNeighborReady(ctx, e, neighbor); err != nil {
@@ -224,10 +247,38 @@ func (w webhookRun) expect(ctx context.Context, e *harness.Environment, hook *we
 
 // words returns what the status has to contain.
 func (w webhookRun) words(e *harness.Environment, hook *webhook) string {
-	if w.unnamed {
+	switch {
+	case w.unnamed:
 		return w.kind.Name
+	case w.interferes && !w.mutating: // Validating webhooks are called inside the transaction, which has a conflict.
+		return "answered late, perhaps because of a slow admission webhook"
+	default:
+		return hook.name(e.Subject)
 	}
-	return hook.name(e.Subject)
+}
+
+// ofUpdate reports whether the webhook is called for updates of a child.
+func (w webhookRun) ofUpdate() bool {
+	return w.kind != nil && w.operation == admissionregistrationv1.Update
+}
+
+// interfere returns an answer that changes the child first.
+func (w webhookRun) interfere(e *harness.Environment) webhookAnswer {
+	return func(response http.ResponseWriter, r *http.Request, c webhookCall) {
+		if err := w.annotate(r.Context(), e, c.request.Name, strconv.Quote(strconv.Itoa(c.number))); err != nil {
+			http.Error(response, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.answer(response, r, c)
+	}
+}
+
+// annotate sets an annotation of the child, which no controller uses, to a JSON value.
+func (w webhookRun) annotate(ctx context.Context, e *harness.Environment, name, value string) error {
+	child := kinds.New(*w.kind)
+	child.SetNamespace(e.Subject)
+	child.SetName(name)
+	return e.Client.Patch(ctx, child, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"example.com/call":%s}}}`, value)))
 }
 
 // spec returns that of the Echo "one".
