@@ -151,7 +151,8 @@ func missingRecheck(echo *echov1.Echo, observed Observation, state verifier) int
 	since := observed.Now.Unix()
 	if before := meta.FindStatusCondition(echo.Status.Conditions, echov1.ConditionVerified); before != nil &&
 		before.Status == metav1.ConditionUnknown && before.ObservedGeneration == echo.Generation {
-		since = before.LastTransitionTime.Unix()
+		// The verifier is written after the rollout, during which the condition was Unknown, too.
+		since = max(before.LastTransitionTime.Unix(), rolloutEnd(observed.Deployment))
 	}
 	return max(0, since+missingSeconds(state.desired)-observed.Now.Unix())
 }
@@ -214,18 +215,23 @@ func failingContainers(echo *echov1.Echo, observed Observation) (layers, others 
 // is not ready for a moment after it has started, and while it remembers the answers of an earlier
 // spec that it received during a rollout.
 func resultTime(echo *echov1.Echo, deployment *appsv1.Deployment, container corev1.ContainerStatus) int64 {
-	var started, rolledOut int64
+	var started int64
 	if running := container.State.Running; running != nil {
 		started = running.StartedAt.Unix()
 	}
 	at := started + children.DecisionSeconds(echo.Spec.Verify, false)
-	if c := deploymentCondition(deployment, appsv1.DeploymentProgressing); c != nil && c.Reason == newReplicaSetAvailable {
-		rolledOut = c.LastUpdateTime.Unix()
-	}
-	if started < rolledOut {
+	if rolledOut := rolloutEnd(deployment); started < rolledOut {
 		at = max(at, rolledOut+children.DecisionSeconds(echo.Spec.Verify, true))
 	}
 	return at
+}
+
+// rolloutEnd returns the time, in seconds, at which the last rollout of the server ended, or 0.
+func rolloutEnd(deployment *appsv1.Deployment) int64 {
+	if c := deploymentCondition(deployment, appsv1.DeploymentProgressing); c != nil && c.Reason == newReplicaSetAvailable {
+		return c.LastUpdateTime.Unix()
+	}
+	return 0
 }
 
 // maxNodes is the maximum number of nodes that a message names for each layer.

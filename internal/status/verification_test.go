@@ -188,20 +188,24 @@ func TestVerifiedFollowsTheVerifier(t *testing.T) {
 
 func TestPodsOfAVerifierThatAreMissingForLong(t *testing.T) {
 	for _, test := range []struct {
-		seconds, generation int64
-		status              metav1.ConditionStatus
-		want                string
-		recheck             int64
+		seconds, rolledOut, generation int64 // The first two are seconds ago.
+		status                         metav1.ConditionStatus
+		want                           string
+		recheck                        int64
 	}{
-		{29, 7, metav1.ConditionUnknown, "Unknown Verifying", 1},
-		{30, 7, metav1.ConditionUnknown, "Unknown VerifierNotRunning", 0},
-		{30, 6, metav1.ConditionUnknown, "Unknown Verifying", 30},
-		{30, 7, metav1.ConditionTrue, "Unknown Verifying", 30},
+		{29, 900, 7, metav1.ConditionUnknown, "Unknown Verifying", 1},
+		{30, 900, 7, metav1.ConditionUnknown, "Unknown VerifierNotRunning", 0},
+		{30, 900, 6, metav1.ConditionUnknown, "Unknown Verifying", 30},
+		{30, 900, 7, metav1.ConditionTrue, "Unknown Verifying", 30},
+		{300, 29, 7, metav1.ConditionUnknown, "Unknown Verifying", 1},
+		{300, 30, 7, metav1.ConditionUnknown, "Unknown VerifierNotRunning", 0},
 	} {
+		server := deployment(2, 2, 2, 2)
+		server.Status.Conditions[0].LastUpdateTime = metav1.Unix(now.Unix()-test.rolledOut, 0)
 		echo := withVerify(newEcho())
 		echo.Status.Conditions = []metav1.Condition{{Type: echov1.ConditionVerified, Status: test.status,
 			ObservedGeneration: test.generation, LastTransitionTime: metav1.Unix(now.Unix()-test.seconds, 0)}}
-		observed := Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}, Now: now,
+		observed := Observation{Deployment: server, Service: &corev1.Service{}, Now: now,
 			Verification: &Verification{DaemonSet: verifierSet(3, 1, 2)}}
 		status := Of(echo, observed)
 		verified := meta.FindStatusCondition(status.Conditions, echov1.ConditionVerified)
