@@ -21,6 +21,8 @@ type disturbance struct {
 	start func(context.Context, *harness.Environment) (undo, error)
 	// ofChildren is true if it needs the children.
 	ofChildren bool
+	// probes is true if its start and its end need a dry run, which other disturbances would prevent.
+	probes bool
 	// endless is true if it reacts to each write of the operator.
 	endless bool
 }
@@ -139,33 +141,38 @@ func (c combination) run(ctx context.Context, e *harness.Environment) (err error
 	}
 	var ends []undo
 	end := func(ctx context.Context) (err error) {
-		for _, undo := range ends {
+		for _, undo := range slices.Backward(ends) {
 			err = errors.Join(err, undo(ctx))
 		}
 		ends = nil
 		return err
 	}
 	defer func() { err = errors.Join(err, end(context.WithoutCancel(ctx))) }() // If the scenario fails before.
-	start := func(ofChildren bool) error {
+	start := func(which func(disturbance) bool) error {
 		for _, d := range c.disturbances {
-			if d.ofChildren != ofChildren {
+			if !which(d) {
 				continue
 			}
 			undo, err := d.start(ctx, e)
+			if undo != nil { // Even after an error, it may be in effect.
+				ends = append(ends, undo)
+			}
 			if err != nil {
 				return fmt.Errorf("start %q: %w", d.name, err)
 			}
-			ends = append(ends, undo)
 		}
 		return nil
 	}
-	if err := start(false); err != nil {
+	if err := start(func(d disturbance) bool { return d.probes }); err != nil {
+		return err
+	}
+	if err := start(func(d disturbance) bool { return !d.probes && !d.ofChildren }); err != nil {
 		return err
 	}
 	if err := c.stage.begin(ctx, e); err != nil {
 		return err
 	}
-	if err := start(true); err != nil {
+	if err := start(func(d disturbance) bool { return d.ofChildren }); err != nil {
 		return err
 	}
 	harness.Pause(ctx, observationPeriod)

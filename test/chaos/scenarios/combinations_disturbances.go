@@ -101,7 +101,7 @@ func faulty(name string, p plan) disturbance {
 
 // mutates has one of the listed policies change what the operator writes.
 func mutates(name, policyName string) disturbance {
-	return disturbance{name: name, start: func(ctx context.Context, e *harness.Environment) (undo, error) {
+	return disturbance{name: name, probes: true, start: func(ctx context.Context, e *harness.Environment) (undo, error) {
 		cases := slices.Concat(policiesOfRealLife(), policiesThatRemove())
 		i := slices.IndexFunc(cases, func(c policyCase) bool { return c.name == policyName })
 		p := &appliedPolicy{policyCase: cases[i], echo: one}
