@@ -269,6 +269,9 @@ func (r *EchoReconciler) patch(ctx context.Context, echo *echov1.Echo, c childre
 	}
 	if paused, failure := r.paused(echo, c, correction); paused > 0 {
 		unchanged.failure, unchanged.recheck = failure, paused
+		if correction != "" && failure == nil && !c.Optional { // The Echo may not serve its answer meanwhile.
+			unchanged.waiting = c.Name + ": the operator pauses before it reverts an external change of " + correction
+		}
 		return unchanged, nil
 	}
 	if err := r.checkNotNewer(ctx, echo, live); err != nil {

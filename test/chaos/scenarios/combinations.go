@@ -53,6 +53,7 @@ var stages = []stage{
 var knownCombinations = []string{
 	"label of the Deployment removed + quota of Deployments, while ready",
 	"image changed repeatedly + events dropped, while ready",
+	"image changed repeatedly + events dropped, at an edit",
 }
 
 // shortCombinations is the number of other combinations in the short form.
