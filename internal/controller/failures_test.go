@@ -198,6 +198,8 @@ var _ = Describe("A reconciliation", func() {
 		Expect(komega.Get(deploymentOf(echo))()).To(Succeed())
 	})
 
+	kind := children.Kinds[slices.IndexFunc(children.Kinds, func(c children.Kind) bool { return c.Name == "Deployment" })]
+
 	It("of a stale child writes nothing and is retried", func() {
 		stale := deploymentOf(echo)
 		Expect(komega.Get(stale)()).To(Succeed())
@@ -223,13 +225,29 @@ var _ = Describe("A reconciliation", func() {
 		stale.ResourceVersion = "1"
 		conflict := apierrors.NewConflict(schema.GroupResource{Group: "apps", Resource: "deployments"}, stale.Name, errors.New("changed"))
 		reconciler := &EchoReconciler{APIReader: admin}
-		kind := children.Kinds[slices.IndexFunc(children.Kinds, func(c children.Kind) bool { return c.Name == "Deployment" })]
 		_, err := reconciler.rejectedUpdate(ctx, echo, kind, stale, conflict, slowFailure)
 		Expect(err).To(MatchError(errStaleChild))
 		result, err := reconciler.rejectedUpdate(ctx, echo, kind, stale, conflict, slowFailure+1)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(result.slow).To(BeTrue())
 		Expect(result.failure).To(HaveValue(HaveField("Message", And(HavePrefix("Deployment: the API server answered late"), HaveSuffix("changed")))))
+	})
+
+	It("waits before it repeats a correction, and reports that", func() {
+		live := deploymentOf(echo)
+		Expect(komega.Get(live)()).To(Succeed())
+		live.Spec.Template.Spec.Containers[0].Image = "docker.io/library/other:1"
+		desired, changed := desiredState(echo, kind, inputs, live)
+		Expect(changed).To(BeTrue())
+		const drift = "spec.template.spec.containers[echo].image"
+		reconciler := &EchoReconciler{}
+		for range correctionBurst + 1 {
+			reconciler.pace.wrote(correctionOf(echo, kind, drift), echo.Generation, correctionBurst)
+		}
+		result, err := reconciler.patch(ctx, echo, kind, inputs, live, desired)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(result.failure).To(BeNil())
+		Expect(result.waiting).To(And(HavePrefix("Deployment: the operator pauses"), HaveSuffix(drift)))
 	})
 
 	It("of a stale Echo does not write the status", func() {
