@@ -269,7 +269,7 @@ func (r *EchoReconciler) patch(ctx context.Context, echo *echov1.Echo, c childre
 	}
 	if paused, failure := r.paused(echo, c, correction); paused > 0 {
 		unchanged.failure, unchanged.recheck = failure, paused
-		if correction != "" && failure == nil && !c.Optional { // The Echo may not serve its answer meanwhile.
+		if correction != "" && failure == nil && !c.Optional { // Meanwhile, clients may receive another answer.
 			unchanged.waiting = c.Name + ": the operator pauses before it reverts an external change of " + correction
 		}
 		return unchanged, nil

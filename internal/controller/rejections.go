@@ -75,15 +75,14 @@ func (r *EchoReconciler) rejectedUpdate(ctx context.Context, echo *echov1.Echo, 
 		if readErr != nil {
 			return child{}, readErr
 		}
+		replaced := live == nil || live.GetUID() != written.GetUID()
+		changed := replaced || live.GetResourceVersion() != written.GetResourceVersion()
 		switch {
-		case live == nil || live.GetUID() != written.GetUID():
+		case replaced, changed && took <= slowFailure:
 			return child{}, fmt.Errorf("%w: %w", errStaleChild, err)
-		case live.GetResourceVersion() == written.GetResourceVersion():
-		case took > slowFailure:
+		case changed:
 			// If the child changes while a webhook hangs, the API server returns no error of the webhook.
 			err = fmt.Errorf("the API server answered late, perhaps because of a slow admission webhook: %w", err)
-		default:
-			return child{}, fmt.Errorf("%w: %w", errStaleChild, err)
 		}
 	}
 	return r.rejected(echo, c, err, took)

@@ -196,7 +196,7 @@ func (w webhookRun) run(ctx context.Context, e *harness.Environment) error {
 		return err
 	}
 	if w.interferes {
-		if err := w.annotate(ctx, e, kinds.ChildName(*w.kind, one), "null"); err != nil {
+		if err := w.annotate(ctx, e, "null"); err != nil {
 			return err
 		}
 	}
@@ -267,7 +267,7 @@ func (w webhookRun) ofUpdate() bool {
 // interfere returns an answer that changes the child first.
 func (w webhookRun) interfere(e *harness.Environment) webhookAnswer {
 	return func(response http.ResponseWriter, r *http.Request, c webhookCall) {
-		if err := w.annotate(r.Context(), e, c.request.Name, strconv.Quote(strconv.Itoa(c.number))); err != nil {
+		if err := w.annotate(r.Context(), e, strconv.Quote(strconv.Itoa(c.number))); err != nil {
 			http.Error(response, err.Error(), http.StatusInternalServerError)
 			return
 		}
@@ -275,12 +275,17 @@ func (w webhookRun) interfere(e *harness.Environment) webhookAnswer {
 	}
 }
 
-// annotate sets an annotation of the child, which no controller uses, to a JSON value.
-func (w webhookRun) annotate(ctx context.Context, e *harness.Environment, name, value string) error {
+// child returns the child of the Echo "one", with its name only.
+func (w webhookRun) child(e *harness.Environment) client.Object {
 	child := kinds.New(*w.kind)
 	child.SetNamespace(e.Subject)
-	child.SetName(name)
-	return e.Client.Patch(ctx, child, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"example.com/call":%s}}}`, value)))
+	child.SetName(kinds.ChildName(*w.kind, one))
+	return child
+}
+
+// annotate sets an annotation of the child, which no controller uses, to a JSON value.
+func (w webhookRun) annotate(ctx context.Context, e *harness.Environment, value string) error {
+	return e.Client.Patch(ctx, w.child(e), client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"example.com/call":%s}}}`, value)))
 }
 
 // spec returns that of the Echo "one".
@@ -299,10 +304,7 @@ func (w webhookRun) probe(e *harness.Environment) func(context.Context) error {
 	if w.operation == admissionregistrationv1.Create {
 		return probeCreation(e, uncontrolled(*w.kind, e.Subject))
 	}
-	child := kinds.New(*w.kind)
-	child.SetNamespace(e.Subject)
-	child.SetName(kinds.ChildName(*w.kind, one))
-	return probeUpdate(e, child, false)
+	return probeUpdate(e, w.child(e), false)
 }
 
 // causeUpdate has the operator update the child.
