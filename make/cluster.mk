@@ -26,28 +26,30 @@ local-only:
 
 ##@ Local cluster
 
-CLUSTER_TOOLS := catalog containerd containerd-shim-runc-v2 copy-content coredns cpb etcd go-httpbin grpc-health-probe http-echo \
-	kube-apiserver kube-controller-manager kube-proxy kube-scheduler kubeadm kubectl kubelet local-cluster nginx olm \
-	olm-crds.yaml olm.yaml opm package-server pause
+# The tools of the cluster; see make/tools.mk.
+CLUSTER_TOOLS := etcd kubernetes-control-plane kubernetes-node containerd olm opm kustomize grpc-health-probe $(if $(filter bin/kubectl,$(KUBECTL)),kubectl)
+# Programs of the module hack, so that their dependencies never reach the operator's go.mod.
+CLUSTER_PROGRAMS := bin/local-cluster bin/coredns bin/pause
 
-.PHONY: cluster cluster-up cluster-olm-v1 cluster-gateway cluster-down
+.PHONY: cluster cluster-up cluster-olm-v1 cluster-gateway cluster-samples cluster-down
 cluster: $(LOCAL_CLUSTER)
+cluster-up: export PLAN := $(call plan,$(CLUSTER_TOOLS))
 cluster-up: cluster-tools ## Start the local cluster: a disposable Kubernetes with OLM.
 	local-cluster up
-cluster-olm-v1: cluster-up $(addprefix bin/,catalogd operator-controller olm-v1.yaml) ## Install OLM v1 into the local cluster.
+cluster-olm-v1: cluster-up tool-olm-v1 bin/olm-v1.yaml ## Install OLM v1 into the local cluster.
 	local-cluster olm-v1
-cluster-gateway: cluster-up $(addprefix bin/,gateway-api.yaml traefik) ## Install the Gateway API, Traefik and a Gateway into the local cluster.
+cluster-gateway: cluster-up tool-traefik bin/gateway-api.yaml ## Install the Gateway API, Traefik and a Gateway into the local cluster.
 	local-cluster gateway
+cluster-samples: cluster-up tool-go-httpbin tool-http-echo bin/nginx ## Push the images of config/samples into the local cluster.
+	local-cluster samples
 cluster-down: ## Stop the local cluster; only files in bin/ remain.
 	@if [ -x bin/local-cluster ]; then local-cluster down; fi
 
 .PHONY: cluster-tools
-cluster-tools: debian-packages $(CLUSTER_TOOLS:%=bin/%) # Build everything that the local cluster runs.
+cluster-tools: debian-packages $(CLUSTER_TOOLS:%=tool-%) $(CLUSTER_PROGRAMS) bin/olm.yaml bin/olm-crds.yaml # Build everything that the local cluster runs.
 
-# The module hack contains the local cluster, so that its dependencies never reach the operator's go.mod.
-CLUSTER_SOURCES := $(shell find hack/local-cluster -type f -not -name '*_test.go' -not -name '*.md' 2>/dev/null)
-bin/local-cluster: $(CLUSTER_SOURCES)
-	$(call build_cluster,)
-bin/coredns bin/pause: bin/%: $(CLUSTER_SOURCES)
-	$(call build_cluster,/images/$*)
-build_cluster = @echo "Building $(@F) ..."; go -C hack build -ldflags "-s -w" -o $(CURDIR)/$@ ./local-cluster$(1)
+CLUSTER_SOURCES := $(shell find hack/local-cluster hack/go.mod -type f -not -name '*_test.go' -not -name '*.md')
+bin/local-cluster: PACKAGE = .
+bin/coredns bin/pause: PACKAGE = ./images/$(@F)
+$(CLUSTER_PROGRAMS): $(CLUSTER_SOURCES)
+	@echo "Building $(@F)"; go -C hack/local-cluster build -ldflags "-s -w" -o $(CURDIR)/$@ $(PACKAGE)

@@ -75,7 +75,7 @@ func (c *cluster) applyFile(ctx context.Context, name string) error {
 
 func (c *cluster) kubectl(ctx context.Context, stdin string, args ...string) error {
 	common := []string{"--kubeconfig=" + c.dir.Kubeconfig(), "--cache-dir=" + c.dir.KubectlCache()}
-	cmd := exec.CommandContext(ctx, filepath.Join(c.binDir, "kubectl"), append(common, args...)...)
+	cmd := exec.CommandContext(ctx, "kubectl", append(common, args...)...)
 	cmd.Stdin = strings.NewReader(stdin)
 	output, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {

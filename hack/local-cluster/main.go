@@ -28,6 +28,7 @@ Usage:
   local-cluster [flags] up                 create the cluster, or finish an interrupted up
   local-cluster [flags] olm-v1             add OLM v1, or finish an interrupted olm-v1
   local-cluster [flags] gateway            add the Gateway API and a Gateway, or restore them
+  local-cluster [flags] samples            push the images of the servers in config/samples
   local-cluster [flags] down               remove the cluster; keep the images of the registry
   local-cluster [flags] status             list the components; exit 1 if one is not running
   local-cluster [flags] exec [--] CMD ...  run a command in the namespaces of the cluster
@@ -80,6 +81,8 @@ func run(ctx context.Context, args []string) int {
 		err = c.olmV1(ctx)
 	case "gateway":
 		err = c.gateway(ctx)
+	case "samples":
+		err = c.samples(ctx)
 	case "down":
 		err = c.down(ctx)
 	case "status":
@@ -120,7 +123,7 @@ func parse(args []string) (*cluster, []string, error) {
 	case command == "exec" && flags.NArg() == 0:
 		return nil, nil, errors.New("exec requires a command to run")
 	case command == "exec":
-	case !slices.Contains([]string{"up", "olm-v1", "gateway", "down", "status"}, command):
+	case !slices.Contains([]string{"up", "olm-v1", "gateway", "samples", "down", "status"}, command):
 		return nil, nil, fmt.Errorf("unknown command %q", command)
 	case flags.NArg() > 0:
 		return nil, nil, fmt.Errorf("%s takes no arguments", command)

@@ -40,11 +40,22 @@ func (c *cluster) addPart(ctx context.Context, name string, steps func(context.C
 	return nil
 }
 
+// samples pushes the images of the servers in config/samples.
+func (c *cluster) samples(ctx context.Context) error {
+	return c.addPart(ctx, "the samples", func(ctx context.Context) []step {
+		return []step{{"images", func() error { return c.pushPart(ctx, image.Samples) }}}
+	})
+}
+
 // pushPart pushes the images of an optional part.
-func (c *cluster) pushPart(ctx context.Context, images func(binDir string) []image.Image) error {
+func (c *cluster) pushPart(ctx context.Context, images func(binDir string) ([]image.Image, error)) error {
 	address, err := state.ReadAddress(c.dir.Registry())
 	if err != nil {
 		return err
 	}
-	return image.Push(ctx, address, c.binDir, images(c.binDir))
+	list, err := images(c.binDir)
+	if err != nil {
+		return err
+	}
+	return image.Push(ctx, address, c.binDir, list)
 }

@@ -31,9 +31,9 @@ var kernelModules = map[string]string{
 
 // binFiles lists the programs and manifests that the bin directory must contain.
 var binFiles = []string{
-	"catalog", "containerd", "containerd-shim-runc-v2", "copy-content", "coredns", "cpb", "etcd",
-	"go-httpbin", "grpc-health-probe", "http-echo", "kube-apiserver", "kube-controller-manager", "kube-proxy",
-	"kube-scheduler", "kubeadm", "kubectl", "kubelet", "nginx", "olm", "olm-crds.yaml", "olm.yaml", "opm", "package-server", "pause",
+	"catalog", "containerd", "containerd-shim-runc-v2", "copy-content", "coredns", "cpb", "etcd", "grpc-health-probe",
+	"kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubeadm", "kubelet",
+	"olm", "olm-crds.yaml", "olm.yaml", "opm", "package-server", "pause",
 }
 
 // preflight checks the prerequisites before up starts anything. Its errors name the

@@ -15,8 +15,7 @@ type Image struct {
 	Config v1.Config
 }
 
-// clusterImages lists every image that the cluster and the tests of this project refer
-// to. The programs come from the bin directory or from Debian packages.
+// clusterImages lists the images that every cluster needs. The programs come from the bin directory or from Debian packages.
 func clusterImages(binDir string) ([]Image, error) {
 	bin := func(name string) string { return filepath.Join(binDir, name) }
 	shell := program("/bin/sh", busybox)
@@ -25,11 +24,6 @@ func clusterImages(binDir string) ([]Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	nginx, err := withLibraries(program("/usr/sbin/nginx", bin("nginx")))
-	if err != nil {
-		return nil, err
-	}
-
 	return []Image{
 		{
 			Name:   "registry.k8s.io/pause:3.10.1",
@@ -75,6 +69,17 @@ func clusterImages(binDir string) ([]Image, error) {
 			Files:  append(slices.Clone(applets), text("/etc/passwd", passwd), text("/etc/group", group), tmp()),
 			Config: v1.Config{Cmd: []string{"sh"}, Env: []string{"PATH=/bin"}},
 		},
+	}, nil
+}
+
+// Samples lists the images of the servers in config/samples and in the tests, which are optional.
+func Samples(binDir string) ([]Image, error) {
+	bin := func(name string) string { return filepath.Join(binDir, name) }
+	nginx, err := withLibraries(program("/usr/sbin/nginx", bin("nginx")))
+	if err != nil {
+		return nil, err
+	}
+	return []Image{
 		{
 			Name:  "docker.io/hashicorp/http-echo:${HTTP_ECHO_VERSION}",
 			Files: []File{program("/http-echo", bin("http-echo"))},
@@ -97,7 +102,7 @@ func clusterImages(binDir string) ([]Image, error) {
 		{
 			Name: "docker.io/nginxinc/nginx-unprivileged:1.28",
 			Files: append(nginx,
-				shell,
+				program("/bin/sh", busybox),
 				script("/docker-entrypoint.sh", "#!/bin/sh\nexec \"$@\"\n"),
 				text("/etc/nginx/nginx.conf", nginxConf),
 				text("/usr/share/nginx/html/index.html", nginxPage),
@@ -118,7 +123,7 @@ func clusterImages(binDir string) ([]Image, error) {
 }
 
 // OLMV1 lists the images of OLM v1, which is optional.
-func OLMV1(binDir string) []Image {
+func OLMV1(binDir string) ([]Image, error) {
 	of := func(name string) Image {
 		return Image{
 			Name:   "quay.io/operator-framework/" + name + ":v${OLM_V1_VERSION}",
@@ -126,14 +131,14 @@ func OLMV1(binDir string) []Image {
 			Config: v1.Config{Entrypoint: []string{"/" + name}, User: "65532:65532", WorkingDir: "/"},
 		}
 	}
-	return []Image{of("catalogd"), of("operator-controller")}
+	return []Image{of("catalogd"), of("operator-controller")}, nil
 }
 
 // Gateway lists the images of the Gateway, which is optional.
-func Gateway(binDir string) []Image {
+func Gateway(binDir string) ([]Image, error) {
 	return []Image{{
 		Name:   "docker.io/library/traefik:v${TRAEFIK_VERSION}",
 		Files:  []File{program("/traefik", filepath.Join(binDir, "traefik"))},
 		Config: v1.Config{Entrypoint: []string{"/traefik"}, User: "65532:65532", WorkingDir: "/"},
-	}}
+	}}, nil
 }
