@@ -44,14 +44,10 @@ help: ## List the targets.
 		/^[a-zA-Z0-9_-]+:.*?##/ {printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2} \
 		/^##@/ {printf "\n\033[1m%s\033[0m\n", substr($$0, 5)}' $(MAKEFILE_LIST)
 
-.PHONY: demo recording
-demo recording: cluster $(INSTALLED:%=%-build) $(INSTALLED:%=%-push)
-demo: ## Start a cluster with OLM, install the operator, create an Echo, and show its answer.
+.PHONY: demo
+demo: export PLAN := $(call plan,$(CLUSTER_TOOLS))
+demo: cluster $(INSTALLED:%=%-build) $(INSTALLED:%=%-push) ## Start a cluster with OLM, install the operator, create an Echo, and show its response.
 	hack/demo.sh
-
-recording: ## Record the demo as docs/images/demo.svg.
-	go -C hack run ./recording -o ../docs/images/demo.svg -title "$(RECORDING)" ../hack/demo.sh
-RECORDING := make demo: OLM installs the operator; an Echo is created, requested, edited, scaled and deleted
 
 .PHONY: clean
 clean: cluster-down ## Stop the local cluster, and delete everything that make has built.
@@ -85,52 +81,34 @@ fmt: bin/golangci-lint ## Format the Go code.
 	golangci-lint fmt ./...
 	for module in $(MODULES); do (cd $$module && golangci-lint fmt --config ../.golangci.yml ./...); done
 
-.PHONY: vet
-vet: ## Run go vet in every module.
-	go vet ./...
-	for module in $(MODULES); do go -C $$module vet -tags e2e,lifecycle ./...; done
+# PKG selects packages of the root module for `make test`, `make race` and `make lint`.
+PKG ?= ./...
+# Tests that need no cluster get a kubeconfig that points nowhere.
+NO_CLUSTER := KUBECONFIG=$(CURDIR)/hack/no-cluster.yaml USE_EXISTING_CLUSTER=false
+
+# The controller's specs need a control plane. They mostly wait, so several processes share them.
+CONTROLLER := $(filter %/... %/controller,$(PKG))
+PACKAGES = go list $(PKG) | grep -v /internal/controller$$ || true
+GINKGO = $(NO_CLUSTER) KUBEBUILDER_ASSETS=$(BIN) go run github.com/onsi/ginkgo/v2/ginkgo
+.PHONY: test
+test: export PLAN := $(call plan,$(CONTROL_PLANE_TOOLS))
+test: $(if $(CONTROLLER),$(CONTROL_PLANE_TOOLS:%=tool-%) build) ## Run go vet, the unit tests, and the controller's specs on a real API server; no root, no cluster.
+	go vet $(PKG)
+	packages=$$($(PACKAGES)); [ -z "$$packages" ] || $(NO_CLUSTER) go test $$packages
+	$(if $(CONTROLLER),$(GINKGO) -procs=4 -timeout 10m ./internal/controller)
 
 .PHONY: lint
-lint: bin/golangci-lint bin/actionlint lint-words ## Lint the Go code, the workflows and the words.
-	golangci-lint run $(LINT_FLAGS) ./...
+lint: bin/golangci-lint $(if $(filter ./...,$(PKG)),bin/golangci-lint-kube-api-linter bin/actionlint) ## Lint the Go code, the API and the workflows.
+	golangci-lint run $(LINT_FLAGS) $(PKG)
+ifeq ($(PKG),./...)
 	for module in $(MODULES); do (cd $$module && golangci-lint run --config ../.golangci.yml --disable gosec $(LINT_FLAGS) ./...); done
 	golangci-lint-kube-api-linter run --config .golangci-api.yml ./api/...
 	actionlint
+endif
 
 .PHONY: lint-fix
 lint-fix: LINT_FLAGS = --fix
 lint-fix: lint ## Lint, and fix what the linters can fix.
-
-# The word list covers code, manifests, scripts and documents, but no generated manifests.
-WORDS := *.md *.go *.yaml *.yml *.sh *.toml *dashboard.json *.mk *Makefile *Dockerfile .ci/*
-.PHONY: lint-words
-lint-words: bin/vale ## Check the words of code, manifests, scripts and documents by the list in hack/vale; WORDS='test/*.go' checks one folder.
-	git ls-files $(WORDS:%='%') ':!bundle' ':!catalog/echo-operator' ':!config/crd/bases' ':!hack/vale' | xargs vale --output=line
-
-# The layers of `make test`. While those of the second line run, make builds what the third line needs.
-LAYERS_1 := verify lint unit bin/etcd bin/kube-apiserver
-LAYERS_2 := integration bench-check chaos-short
-LAYERS_3 := bundle-check manifests-check monitoring-check cluster-test $(if $(LOCAL_CLUSTER),e2e-short cluster-down,test-e2e)
-
-.PHONY: test
-test: ## Run everything that must pass, layer by layer.
-	@$(MAKE) --no-print-directory -j2 layers download LAYERS="$(LAYERS_1)"; \
-	$(MAKE) --no-print-directory -j2 layers prerequisites LAYERS="$(LAYERS_2)"; \
-	$(MAKE) --no-print-directory layers LAYERS="$(LAYERS_3)"; \
-	echo "Everything passed in $$SECONDS s."
-
-.PHONY: layers
-layers: bin/isolation # Make the targets in LAYERS one after the other, with their times. Those that need no cluster must use none.
-	@for layer in $(LAYERS); do \
-		printf '\n\033[1m== make %s\033[0m\n' $$layer; start=$$SECONDS; \
-		case $$layer in bin/*|cluster-*|*e2e*) isolation= ;; *) isolation=isolation ;; esac; \
-		$$isolation $(MAKE) --no-print-directory $$layer; \
-		echo "== make $$layer: passed in $$((SECONDS-start)) s"; \
-	done
-
-.PHONY: test-e2e
-test-e2e: cluster bin/operator-sdk images push prober ## Test the operator on a cluster, installed by OLM.
-	$(E2E) -timeout 50m ./e2e -ginkgo.v -ginkgo.timeout 50m -ginkgo.label-filter='!gateway && !long && !breakage$(if $(LABELS), && ($(LABELS)))'
 
 ##@ Build
 

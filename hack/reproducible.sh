@@ -14,9 +14,8 @@ build() {
 	local dir=$1 tool="buildah --root $1/bin/images --runroot $1/bin/images/run" name
 	git clone -q "$here" "$dir"
 	mkdir "$dir/bin"
-	# Reuse the tools of this clone: make considers them current if they are newer than tools/*.mod.
-	find "$dir/tools" -exec touch -d 2000-01-01 {} +
-	for name in controller-gen kustomize operator-sdk opm; do ln -s "$here/bin/$name" "$dir/bin"; done
+	# Reuse the tools of this clone, whose names have their versions.
+	for name in controller-gen kustomize operator-sdk opm; do ln -s "$(realpath "$here/bin/$name")" "$dir/bin"; done
 	make --no-print-directory -C "$dir" CONTAINER_TOOL="$tool" bundle catalog images >"$dir/log" 2>&1 || {
 		tail -20 "$dir/log" >&2
 		return 1

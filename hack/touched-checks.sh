@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Prints the targets of make that a change needs beside the fixed ones, by the paths that it touches since the merge base
+# with BASE, by default origin/main. If there is no such base, or the change is on it already, all of them.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+base=$(git merge-base HEAD "${BASE:-origin/main}" 2>/dev/null || true)
+[ "$base" != "$(git rev-parse HEAD)" ] || base=
+touched() { [ -z "$base" ] || git diff --name-only "$base" | grep -qE "^($1)"; }
+
+go='go\.(mod|sum)$|Makefile$|make/|Dockerfile$'
+! touched "$go|api/|cmd/verifier/|internal/(verifier|children|status)/|test/e2e/.*verif" || echo e2e-verification
+! touched "$go|api/|internal/children/|internal/controller/|test/e2e/.*gateway|hack/local-cluster/" || echo e2e-gateway
+! touched "$go|bundle|catalog/|config/|cmd/main|hack/catalog/|test/e2e/(olmv0|internal)|hack/local-cluster/" || echo e2e-olm-v0
+! touched "$go|bundle|catalog/|config/|hack/catalog/|test/e2e/(olmv1|internal)|hack/local-cluster/" || echo e2e-olm-v1
+! touched "$go|hack/(local-cluster|go\.)|tools/" || echo cluster-test
+! touched "$go|hack/reproducible|tools/|config/manifests/" || echo reproducible
