@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -87,6 +88,8 @@ var _ = Describe("An object that is not controlled by the Echo", func() {
 		for _, child := range childrenOf(echo) {
 			Eventually(komega.Object(child)).Should(HaveField("ObjectMeta.OwnerReferences", BeEmpty()))
 		}
+		// The garbage collector removes the finalizer of the Echo after it has orphaned the children.
+		Eventually(komega.Get(echo)).Should(WithTransform(apierrors.IsNotFound, BeTrue()))
 		restored := createEcho(namespace, "hello", everyChild)
 		startOperator()
 		expectReady(restored)
