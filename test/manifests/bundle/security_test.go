@@ -2,7 +2,6 @@ package bundle
 
 import (
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -130,17 +129,6 @@ func TestNamespacesEnforceRestrictedPodSecurity(t *testing.T) {
 		}
 	})
 	repo.Same(t, "folders of config/ that contain a namespace", repo.Distinct(found), []string{"manager", "olm", "olm-v1"})
-
-	clusterFile := repo.Root + "/test/e2e/internal/cluster/cluster.go"
-	repo.Walk(t, repo.Root+"/test/e2e", ".go", func(file string, text string) {
-		if file == clusterFile {
-			if !strings.Contains(text, `"`+label+`=restricted"`) {
-				t.Errorf("%s creates namespaces without %s", file, label)
-			}
-		} else if regexp.MustCompile(`"create", "(namespace|ns)"`).MatchString(text) {
-			t.Errorf("%s creates a namespace itself: use NewNamespace, which enforces the restricted standard", file)
-		}
-	})
 }
 
 // The local cluster does not enforce network policies, so this test checks the content only.
