@@ -3,172 +3,211 @@
 package e2e
 
 import (
-	"fmt"
+	"context"
+	"io"
+	"maps"
+	"net"
 	"net/http"
+	"os/exec"
+	"slices"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
 
-	"github.com/kkloud-io/echo-operator/test/e2e/internal/gateway"
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	. "github.com/kkloud-io/echo-operator/test/e2e/internal/cluster"
+	"github.com/kkloud-io/echo-operator/test/e2e/internal/workload"
 )
 
-const gatewayNamespace = "gateway-e2e"
+// Listeners of the Gateway that hack/local-cluster/manifests/gateway.yaml describes.
+const (
+	anyListener = "http"
+	// sameNamespaceListener accepts only routes of the Gateway's namespace.
+	sameNamespaceListener = "same-namespace"
+	// exampleListener is for the hostnames *.example.com.
+	exampleListener = "example"
+)
 
-// handwrittenRoute exposes the Service of the Echo data at one path, with a header.
-const handwrittenRoute = `
-apiVersion: gateway.networking.k8s.io/v1
-kind: HTTPRoute
-metadata: {name: by-hand}
-spec:
-  parentRefs: [{name: public, namespace: gateways, sectionName: http}]
-  hostnames: [by-hand.example.com]
-  rules:
-  - matches: [{path: {type: Exact, value: /data.json}}]
-    filters:
-    - type: ResponseHeaderModifier
-      responseHeaderModifier: {set: [{name: Content-Type, value: application/json}]}
-    backendRefs: [{name: echo-data, port: 80}]
-`
+// traefik is the hostname of the Service of Traefik in the cluster.
+const traefik = "traefik.traefik.svc.cluster.local"
 
-// A parent names a listener of the Gateway of the tests.
-func parent(listener string) map[string]any {
-	return map[string]any{"name": gateway.Name, "namespace": gateway.Namespace, "sectionName": listener}
+// routed returns the spec of an Echo with a route to listeners of the Gateway.
+func routed(message, hostname string, listeners ...string) echov1.EchoSpec {
+	route := &echov1.Route{Hostnames: []string{hostname}, Scheme: "http"}
+	for _, listener := range listeners {
+		route.ParentRefs = append(route.ParentRefs, echov1.ParentRef{Name: "public", Namespace: "gateways", SectionName: listener})
+	}
+	return echov1.EchoSpec{Message: message, Route: route}
 }
 
-// routed returns the spec of an Echo with a route.
-func routed(message, hostname string, parents ...map[string]any) map[string]any {
-	return map[string]any{"message": message, "route": map[string]any{
-		"parentRefs": parents, "hostnames": []string{hostname}, "scheme": "http",
-	}}
-}
-
-// gatewayRoutes runs its specs in order: the first ones install and remove the Gateway API.
-func gatewayRoutes() {
-	run := func(args ...string) string {
-		GinkgoHelper()
-		return kubectl(append([]string{"-n", gatewayNamespace}, args...)...)
-	}
-	// condition returns status, reason and message of a condition.
-	condition := func(echo, kind string) func() string {
-		return func() string {
-			return run("get", "echo", echo, "-o", `jsonpath={range .status.conditions[?(@.type=="`+kind+`")]}{.status} {.reason}: {.message}{end}`)
-		}
-	}
-	operatorRestarts := func() string {
-		return kubectl("-n", operatorNamespace, "get", "pods", "-l", "control-plane=controller-manager", "-o",
-			`jsonpath={range .items[*]}{.metadata.name} {.status.containerStatuses[0].restartCount};{end}`)
-	}
-	var restartsBefore string
+// gateways runs its specs in order: the first one installs and removes the Gateway API.
+func gateways() {
+	const namespace = "gateway-e2e"
+	condition := func(echo, kind string) func() (string, error) { return Condition(namespace, echo, kind) }
 
 	BeforeAll(func() {
 		requireLocalCluster("it installs and removes the Gateway API")
-		gateway.Remove()
-		newNamespace(gatewayNamespace)
-		restartsBefore = operatorRestarts()
-	})
-	AfterAll(func() {
-		Expect(operatorRestarts()).To(Equal(restartsBefore), "pods of the operator and their restarts")
+		removeGatewayAPI()
+		NewNamespace(namespace)
 	})
 
-	Describe("whose API", func() {
-		const echo = "states"
-		notInstalled := HavePrefix("False GatewayAPINotInstalled: ")
-		expectNoRoute := func(period string) {
+	It("reports whether the API is installed, while the Service answers, and follows its installation and removal without a restart", func() {
+		const notInstalled = "False GatewayAPINotInstalled: "
+		pods, err := Pods(operatorNamespace, operatorPods)
+		Expect(err).NotTo(HaveOccurred())
+		expectNoRoute := func() {
 			GinkgoHelper()
-			Eventually(condition(echo, "Routed"), "90s").Should(notInstalled)
-			Consistently(condition(echo, "Routed"), period).Should(notInstalled)
-			Expect(kubectl("-n", operatorNamespace, "logs", operatorDeployment, "--since="+period)).NotTo(ContainSubstring(`"level":"error"`), "log of the operator")
-			Expect(condition(echo, "Ready")()).To(HavePrefix("False GatewayAPINotInstalled: "))
-			Expect(condition(echo, "Available")()).To(HavePrefix("True "))
-			expectAnswer(gatewayNamespace, echo, "80", Equal("states\n"))
+			Eventually(condition("states", "Routed"), "90s").Should(HavePrefix(notInstalled))
+			Eventually(condition("states", "Ready")).Should(HavePrefix(notInstalled))
+			Eventually(condition("states", "Available")).Should(HavePrefix("True "))
+			ExpectAnswer(namespace, "states", "80", Equal("states\n"))
+			Expect(Kubectl("-n", operatorNamespace, "logs", operatorDeployment, "--since=5s")).NotTo(ContainSubstring(`"level":"error"`), "log of the operator")
 		}
 
-		It("is not installed reports Routed=False, and the Service answers", func() {
-			apply(gatewayNamespace, echoManifest(echo, routed(echo, "states.example.com", parent(gateway.HTTP))))
-			expectNoRoute("5s")
-		})
+		expectRoute := func() {
+			GinkgoHelper()
+			installGateway()
+			Eventually(condition("states", "Routed"), "90s").Should(HavePrefix("True Accepted"))
+			WaitReady(namespace, "states")
+			expectThroughGateway("http://states.example.com/", http.StatusOK, Equal("states\n"))
+		}
 
-		It("consists of GatewayClass only reports Routed=False", func() {
-			gateway.InstallCRD(gateway.GatewayClasses)
-			expectNoRoute("70s") // The operator looks for the kind HTTPRoute once a minute.
-		})
-
-		It("is installed while the operator runs answers through the Gateway", func() {
-			gateway.Install()
-			Eventually(condition(echo, "Routed"), "90s").Should(HavePrefix("True Accepted"))
-			waitReady(gatewayNamespace, echo)
-			gateway.Connect(gateway.HTTP).ExpectAnswer("http://states.example.com/", http.StatusOK, Equal("states\n"))
-		})
-
-		It("is removed while the operator runs reports Routed=False, and answers again after it returned", func() {
-			gateway.Remove()
-			expectNoRoute("5s")
-			gateway.Install()
-			Eventually(condition(echo, "Routed"), "90s").Should(HavePrefix("True Accepted"))
-			gateway.Connect(gateway.HTTP).ExpectAnswer("http://states.example.com/", http.StatusOK, Equal("states\n"))
-		})
-	})
-
-	It("serves an HTTPRoute that a user wrote: its path with body and header, and 404 at another path", func() {
-		apply(gatewayNamespace, echoManifest("data", map[string]any{"message": `{"served": true}`}))
-		waitReady(gatewayNamespace, "data")
-		apply(gatewayNamespace, handwrittenRoute)
-		client := gateway.Connect(gateway.HTTP)
-		answer := client.ExpectAnswer("http://by-hand.example.com/data.json", http.StatusOK, Equal(`{"served": true}`+"\n"))
-		Expect(answer.Header.Get("Content-Type")).To(Equal("application/json"))
-		Expect(client.Get("http://by-hand.example.com/other")).To(HaveField("Status", http.StatusNotFound))
+		CreateEcho(namespace, "states", routed("states", "states.example.com", anyListener))
+		expectNoRoute()
+		expectRoute()
+		removeGatewayAPI()
+		expectNoRoute()
+		expectRoute()
+		after, err := Pods(operatorNamespace, operatorPods)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(after).To(HaveLen(1))
+		Expect(after[0].UID).To(Equal(pods[0].UID), "pod of the operator")
+		Expect(after[0].Status.ContainerStatuses[0].RestartCount).To(Equal(pods[0].Status.ContainerStatuses[0].RestartCount), "restarts of the operator")
 	})
 
 	DescribeTable("reports the answer of its controller",
-		func(echo string, spec map[string]any, routedCondition, ready string) {
-			apply(gatewayNamespace, echoManifest(echo, spec))
+		func(echo string, spec echov1.EchoSpec, routedCondition string) {
+			CreateEcho(namespace, echo, spec)
 			Eventually(condition(echo, "Available")).Should(HavePrefix("True "))
 			Eventually(condition(echo, "Routed")).Should(MatchRegexp(routedCondition))
 			Consistently(condition(echo, "Routed"), "3s").Should(MatchRegexp(routedCondition))
-			Eventually(condition(echo, "Ready")).Should(HavePrefix(ready))
+			Eventually(condition(echo, "Ready")).Should(HavePrefix("False RouteRejected: "))
 		},
-		Entry("for an accepted route", "accepted", routed("m", "accepted.example.com", parent(gateway.Example)), "^True Accepted: ", "True Ready: "),
-		Entry("for a Gateway that does not exist", "missing",
-			routed("m", "missing.example.com", map[string]any{"name": "absent", "namespace": gateway.Namespace}), "^Unknown NoParentAnswered: .*absent", "False NoParentAnswered: "),
-		Entry("for a listener that does not exist", "listener", routed("m", "listener.example.com", parent("absent")), "^False NoMatchingParent: ", "False RouteRejected: "),
+		Entry("for a listener that does not exist", "listener", routed("m", "listener.example.com", "absent"), "^False NoMatchingParent: "),
 		Entry("for a listener that does not allow the namespace", "namespace",
-			routed("m", "namespace.example.com", parent(gateway.SameNamespace)), "^False NotAllowedByListeners: ", "False RouteRejected: "),
+			routed("m", "namespace.example.com", sameNamespaceListener), "^False NotAllowedByListeners: "),
 		Entry("for a hostname that the listener does not serve", "hostname",
-			routed("m", "hostname.example.net", parent(gateway.Example)), "^False NoMatchingListenerHostname: ", "False RouteRejected: "),
+			routed("m", "hostname.example.net", exampleListener), "^False NoMatchingListenerHostname: "),
 		Entry("for two listeners of which one rejects the route", "two",
-			routed("m", "two.example.com", parent(gateway.HTTP), parent(gateway.SameNamespace)), "^False NotAllowedByListeners: .*"+gateway.SameNamespace, "False RouteRejected: "),
+			routed("m", "two.example.com", anyListener, sameNamespaceListener), "^False NotAllowedByListeners: .*"+sameNamespaceListener),
 	)
 
-	It("reports Unknown while its controller has not answered for the newest route", func() {
-		const echo = "stale"
-		apply(gatewayNamespace, echoManifest(echo, routed("stale", "stale.example.com", parent(gateway.HTTP))))
-		waitReady(gatewayNamespace, echo)
-		gateway.Stop()
-		run("patch", "echo", echo, "--type=merge", "-p", `{"spec":{"route":{"hostnames":["newer.example.com"]}}}`)
-		Eventually(condition(echo, "Routed")).Should(HavePrefix("Unknown NoParentAnswered: "))
-		Expect(run("get", "httproute", "echo-"+echo, "-o", "jsonpath={.status.parents[0].conditions[0].status}")).To(Equal("True"), "the answer for the older route")
-		gateway.Start()
-		waitReady(gatewayNamespace, echo)
-		gateway.Connect(gateway.HTTP).ExpectAnswer("http://newer.example.com/", http.StatusOK, Equal("stale\n"))
+	DescribeTable("serves the sample",
+		func(echo, url string, status int, body types.GomegaMatcher, header, value string) {
+			Kubectl("-n", namespace, "apply", "-f", "../../config/samples/gateway/"+echo+".yaml")
+			WaitReady(namespace, echo)
+			Expect(Get(namespace, echo, &echov1.Echo{}).Status.ExternalURL).To(Equal("https://" + url))
+			Expect(expectThroughGateway("http://"+url, status, body).Get(header)).To(Equal(value), header)
+		},
+		Entry("of a maintenance page with status 503", "maintenance", "shop.example.com/", http.StatusServiceUnavailable,
+			ContainSubstring("<title>Back soon</title>"), "Retry-After", "3600"),
+		Entry("of security.txt at its path", "security-txt", "www.example.com/.well-known/security.txt", http.StatusOK,
+			HavePrefix("Contact: mailto:security@example.com\n"), "Content-Type", "text/plain; charset=utf-8"),
+		Entry("of a canary", "canary", "canary.example.com/", http.StatusOK, Equal(`{"canary":"alive"}`+"\n"), "Content-Type", "application/json"),
+	)
+
+	It("serves a sample with a prefix for every path, and one with an exact path at no other path", func() {
+		expectThroughGateway("http://shop.example.com/cart?item=1", http.StatusServiceUnavailable, ContainSubstring("closed for maintenance"))
+		expectThroughGateway("http://www.example.com/", http.StatusNotFound, Not(BeEmpty()))
 	})
 
-	It("leaves an HTTPRoute alone that the Echo does not control, and replaces it once it is deleted", func() {
-		const echo = "conflict"
-		apply(gatewayNamespace, strings.NewReplacer("by-hand", "echo-"+echo).Replace(handwrittenRoute))
-		// Its metadata and spec: Traefik writes the status.
-		route := func() string {
-			return run("get", "httproute", "echo-"+echo, "-o", "jsonpath={.metadata.uid} {.metadata.generation} {.metadata.labels} {.metadata.ownerReferences} {.spec}")
-		}
-		before := route()
-		apply(gatewayNamespace, echoManifest(echo, routed(echo, "conflict.example.com", parent(gateway.HTTP))))
-		Eventually(condition(echo, "Degraded")).Should(SatisfyAll(HavePrefix("True Conflict: "), ContainSubstring("HTTPRoute")))
-		Expect(condition(echo, "Routed")()).To(HavePrefix("False Conflict: "))
-		Expect(condition(echo, "Ready")()).To(HavePrefix("False Conflict: "))
-		expectAnswer(gatewayNamespace, echo, "80", Equal("conflict\n"))
-		Expect(route()).To(Equal(before), fmt.Sprintf("HTTPRoute %s/echo-%s", gatewayNamespace, echo))
-		run("delete", "httproute", "echo-"+echo)
-		waitReady(gatewayNamespace, echo)
-		gateway.Connect(gateway.HTTP).ExpectAnswer("http://conflict.example.com/", http.StatusOK, Equal("conflict\n"))
+	It("moves the answer with the hostname, and ends it with the Echo", func() {
+		CreateEcho(namespace, "moving", routed("moving", "before.example.com", anyListener))
+		WaitReady(namespace, "moving")
+		expectThroughGateway("http://before.example.com/", http.StatusOK, Equal("moving\n"))
+
+		PatchEcho(namespace, "moving", `{"route":{"hostnames":["after.example.com"]}}`)
+		expectThroughGateway("http://after.example.com/", http.StatusOK, Equal("moving\n"))
+		expectThroughGateway("http://before.example.com/", http.StatusNotFound, Not(BeEmpty()))
+
+		Kubectl("-n", namespace, "delete", "echo", "moving")
+		expectThroughGateway("http://after.example.com/", http.StatusNotFound, Not(BeEmpty()))
 	})
+
+	It("answers every request with the old or the new answer during an edit of message", func() {
+		const namespace = "gateway-edit-e2e"
+		NewNamespace(namespace)
+		CreateEcho(namespace, "edited", routed("first", traefik, anyListener))
+		WaitReady(namespace, "edited")
+		expectThroughGateway("http://"+traefik+"/", http.StatusOK, Equal("first\n"))
+		workload.StartProber(namespace, "prober", "http://"+traefik+"/=first|second")
+		PatchEcho(namespace, "edited", `{"message":"second"}`)
+		WaitSettled(namespace)
+		expectThroughGateway("http://"+traefik+"/", http.StatusOK, Equal("second\n"))
+		requests := workload.RequestsOf(namespace, "prober")
+		AddReportEntry("requests", requests)
+		Expect(requests.Failed).To(BeZero(), "failed requests:\n%s", strings.Join(requests.Failures, "\n"))
+		Expect(slices.Collect(maps.Keys(requests.Answers))).To(ConsistOf("first", "second"), "answers")
+	})
+
+	It("reports the layer of a Gateway that stops", func() {
+		spec := routed("route", traefik, anyListener)
+		spec.Verify = verified("").Verify
+		CreateEcho(namespace, "route", spec)
+		expectVerified(namespace, "route")
+		scale := func(replicas string) { Kubectl("-n", "traefik", "scale", "deployment/traefik", "--replicas="+replicas) }
+		restore := func() {
+			scale("1")
+			Kubectl("-n", "traefik", "rollout", "status", "deployment/traefik", "--timeout=60s")
+		}
+		DeferCleanup(restore)
+		breakage(namespace, "route", failsOn("route"), func() { scale("0") }, restore)
+	})
+}
+
+// installGateway installs the Gateway API, Traefik and the Gateway, or what is missing of them. It waits
+// until the Gateway has an address.
+func installGateway() {
+	GinkgoHelper()
+	output, err := exec.Command("../../bin/local-cluster", "gateway").CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), string(output))
+}
+
+// removeGatewayAPI deletes the CRDs of the Gateway API, and with them every Gateway and route.
+func removeGatewayAPI() {
+	GinkgoHelper()
+	crds := strings.Fields(Kubectl("get", "crd", "-o", `jsonpath={.items[?(@.spec.group=="gateway.networking.k8s.io")].metadata.name}`))
+	if len(crds) == 0 {
+		return
+	}
+	// The API server initializes the storage of a kind at the first request. Without it, the deletion takes minutes.
+	Kubectl("get", strings.Join(crds, ","), "--all-namespaces")
+	Kubectl(append([]string{"delete", "crd", "--timeout=60s"}, crds...)...)
+}
+
+// expectThroughGateway waits until the response to a GET of the URL, through the Gateway and from outside the cluster,
+// has the status, and a body that matches. It returns the header.
+func expectThroughGateway(url string, status int, body types.GomegaMatcher) (header http.Header) {
+	GinkgoHelper()
+	address := Forward("traefik", "service/traefik", anyListener)
+	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, network, address)
+		},
+		DisableCompression: true, DisableKeepAlives: true,
+	}}
+	Eventually(func(g Gomega) {
+		response, err := client.Get(url)
+		g.Expect(err).NotTo(HaveOccurred())
+		defer func() { g.Expect(response.Body.Close()).To(Succeed()) }()
+		content, err := io.ReadAll(response.Body)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(response.StatusCode).To(Equal(status), string(content))
+		g.Expect(string(content)).To(body)
+		header = response.Header
+	}, "20s").Should(Succeed(), "response of %s", url)
+	return header
 }

@@ -3,71 +3,69 @@
 package e2e
 
 import (
-	"encoding/json"
-	"fmt"
-	"strings"
+	"context"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	. "github.com/kkloud-io/echo-operator/test/e2e/internal/cluster"
 	"github.com/kkloud-io/echo-operator/test/internal/openshift"
 )
 
-// rootServer is the spec of a server whose image runs as root, unless the pod or the cluster sets
-// another user.
-var rootServer = map[string]any{
-	"message": "own", "image": "docker.io/library/busybox:1.37", "command": []string{"/bin/sh", "-c"},
-	"args": []string{`mkdir /tmp/www; echo "$ECHO_TEXT" >/tmp/www/index.html; exec httpd -f -p "$ECHO_PORT" -h /tmp/www`},
-}
-
 func openShift() {
-	specs := map[string]map[string]any{"default": {"message": "default"}, "own": rootServer}
-
-	// expectServed creates the Echoes, and returns the users of their pods, by Echo.
-	expectServed := func(namespace string) map[string]string {
-		GinkgoHelper()
-		for name, spec := range specs {
-			apply(namespace, echoManifest(name, spec))
-		}
-		users := map[string]string{}
-		for name := range specs {
-			waitReady(namespace, name)
-			expectAnswer(namespace, name, "80", Equal(name+"\n"))
-			users[name] = strings.TrimSpace(kubectl("-n", namespace, "get", "pods", "-l", "kkloud.io/echo="+name, "--field-selector=status.phase=Running",
-				"-o", "jsonpath={.items[0].spec.securityContext.runAsUser}{.items[0].spec.containers[0].securityContext.runAsUser}"))
-		}
-		return users
-	}
+	// userOf returns the user that the policies give to a pod.
+	userOf := func(pod corev1.Pod) *int64 { return pod.Spec.Containers[0].SecurityContext.RunAsUser }
 
 	It("runs the default image and an image whose user is root under restricted-v2, as a user of the namespace", func() {
 		const namespace = "openshift-e2e"
-		DeferCleanup(func() { _, _ = tryKubectl(string(openshift.Policies), "delete", "--ignore-not-found", "-f", "-") })
-		apply("default", string(openshift.Policies))
-		newNamespace(namespace)
+		// The policies apply to namespaces with openshift.Labels only.
+		DeferCleanup(func() { _, _ = TryKubectl(string(openshift.Policies), "delete", "--ignore-not-found", "-f", "-") })
+		Apply("default", string(openshift.Policies))
+		NewNamespace(namespace)
+		before := Get("", namespace, &corev1.Namespace{})
+		labelled := before.DeepCopy()
 		for name, value := range openshift.Labels {
-			kubectl("label", "namespace", namespace, name+"="+value)
+			metav1.SetMetaDataLabel(&labelled.ObjectMeta, name, value)
 		}
 		for name, value := range openshift.Annotations {
-			kubectl("annotate", "namespace", namespace, name+"="+value)
+			metav1.SetMetaDataAnnotation(&labelled.ObjectMeta, name, value)
 		}
+		Expect(Client().Patch(context.Background(), labelled, client.MergeFrom(before))).To(Succeed())
+
 		By("waiting until the policies assign the user")
 		Eventually(func(g Gomega) {
-			output, err := tryKubectl("", "-n", namespace, "run", "probe", "--image="+rootServer["image"].(string), "--dry-run=server", "-o", "json",
-				`--overrides={"spec":{"securityContext":{"runAsNonRoot":true,"seccompProfile":{"type":"RuntimeDefault"}},"containers":[{"name":"probe","image":"probe",`+
-					`"securityContext":{"allowPrivilegeEscalation":false,"capabilities":{"drop":["ALL"]}}}]}}`)
-			g.Expect(err).NotTo(HaveOccurred())
-			var probe corev1.Pod
-			g.Expect(json.Unmarshal([]byte(output), &probe)).To(Succeed(), output)
-			g.Expect(probe.Spec.Containers[0].SecurityContext.RunAsUser).To(HaveValue(BeEquivalentTo(openshift.FirstUser)))
+			probe := corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "probe"},
+				Spec: corev1.PodSpec{
+					SecurityContext: &corev1.PodSecurityContext{
+						RunAsNonRoot: ptr.To(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+					},
+					Containers: []corev1.Container{{Name: "probe", Image: "probe", SecurityContext: &corev1.SecurityContext{
+						AllowPrivilegeEscalation: ptr.To(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+					}}},
+				},
+			}
+			g.Expect(Client().Create(context.Background(), &probe, client.DryRunAll)).To(Succeed())
+			g.Expect(userOf(probe)).To(HaveValue(BeEquivalentTo(openshift.FirstUser)))
 		}, "1m").Should(Succeed())
 
-		Expect(expectServed(namespace)).To(HaveEach(Equal(fmt.Sprint(openshift.FirstUser))), "runAsUser of the pods")
-	})
-
-	It("runs the same specs in a namespace that only enforces the restricted Pod Security Standard", func() {
-		const namespace = "restricted-e2e"
-		newNamespace(namespace)
-		Expect(expectServed(namespace)).To(Equal(map[string]string{"default": "", "own": "65532"}), "runAsUser of the pods")
+		CreateEcho(namespace, "default", echov1.EchoSpec{Message: "default"})
+		CreateEcho(namespace, "own", echov1.EchoSpec{
+			Message: "own", Image: "docker.io/library/busybox:1.37", Command: []string{"/bin/sh", "-c"},
+			Args: []string{`mkdir /tmp/www; echo "$ECHO_TEXT" >/tmp/www/index.html; exec httpd -f -p "$ECHO_PORT" -h /tmp/www`},
+		})
+		WaitSettled(namespace)
+		ExpectAnswer(namespace, "default", "80", Equal("default\n"))
+		ExpectAnswer(namespace, "own", "80", Equal("own\n"))
+		pods, err := Pods(namespace, "kkloud.io/echo")
+		Expect(err).NotTo(HaveOccurred())
+		for _, pod := range pods {
+			Expect(userOf(pod)).To(HaveValue(BeEquivalentTo(openshift.FirstUser)), "runAsUser of pod %s", pod.Name)
+		}
 	})
 }

@@ -4,7 +4,7 @@ package e2e
 
 import (
 	"bufio"
-	"bytes"
+	"context"
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
@@ -16,101 +16,46 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/operator-framework/api/pkg/apis/scorecard/v1alpha3"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kkloud-io/echo-operator/test/e2e/internal/cluster"
-	"github.com/kkloud-io/echo-operator/test/internal/testcluster"
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	. "github.com/kkloud-io/echo-operator/test/e2e/internal/cluster"
 )
 
 // steadyStateDuration is the time during which a converged Echo must cause no requests.
-const steadyStateDuration = 5 * time.Minute
+const steadyStateDuration = 75 * time.Second
 
-const steadyStateNamespace = "steady-state-e2e"
-
-var steadyStateSince time.Time
-
-// startSteadyState creates two Echoes that converge, one of which is verified. Their spec runs after the
-// others, so that the five minutes pass while they run.
-func startSteadyState() {
-	newNamespace(steadyStateNamespace)
-	kubectl("-n", steadyStateNamespace, "apply", "-f", "../../config/samples/hello.yaml")
-	kubectl("-n", steadyStateNamespace, "apply", "-f", "../../config/samples/verified-canary.yaml")
-	waitReady(steadyStateNamespace, "hello")
-	kubectl("-n", steadyStateNamespace, "wait", "--for=condition=Verified", "echo/verified-canary", "--timeout=120s")
-	waitReady(steadyStateNamespace, "verified-canary")
-	Eventually(func() string { return kubectl("-n", steadyStateNamespace, "events", "--for", "echo/hello") }).Should(MatchRegexp(`Normal +Ready `))
-	steadyStateSince = time.Now().Add(time.Second)
-}
-
-func scorecard() {
-	It("passes every test of the scorecard under restricted Pod Security", func() {
-		const namespace = "scorecard-e2e"
-		newNamespace(namespace)
-		kubectl("-n", namespace, "create", "serviceaccount", "scorecard")
-		kubectl("-n", namespace, "apply", "-f", "../../config/scorecard/role.yaml")
-		kubectl("-n", namespace, "create", "rolebinding", "scorecard", "--role=echo-operator-scorecard", "--serviceaccount="+namespace+":scorecard")
-
-		// The bundle of the image: it names the images of the scorecard's tests in the same registry.
-		command := exec.Command("operator-sdk", "scorecard", "../../bin/package/bundle", "--namespace", namespace,
-			"--service-account", "scorecard", "--pod-security", "restricted", "--wait-time", "3m", "--output", "json",
-			// The default is a digest, which an offline cluster cannot pull.
-			"--untar-image", "quay.io/operator-framework/scorecard-untar:v1.42.2")
-		var output, errors bytes.Buffer
-		command.Stdout, command.Stderr = &output, &errors
-		ran := command.Run()
-		var list v1alpha3.TestList
-		Expect(json.Unmarshal(output.Bytes(), &list)).To(Succeed(), "%v\n%s%s", ran, &output, &errors)
-		var passed []string
-		for _, test := range list.Items {
-			for _, result := range test.Status.Results {
-				// Some of the SDK's tests never fail but make suggestions. olm-status-descriptors
-				// suggests a status in every example, and passes with one.
-				if result.State == v1alpha3.PassState && (len(result.Suggestions) == 0 || result.Name == "olm-status-descriptors") {
-					passed = append(passed, result.Name)
-					continue
-				}
-				GinkgoWriter.Printf("%s\n", test.MarshalText())
-			}
-		}
-		Expect(passed).To(ConsistOf("basic-check-spec", "olm-bundle-validation", "olm-crds-have-validation",
-			"olm-crds-have-resources", "olm-spec-descriptors", "olm-status-descriptors",
-			"echo-answers", "echo-scales", "echo-rolls", "echo-verifies", "echo-rejects", "echo-cleanup"))
-		Expect(ran).To(Succeed(), &errors)
-
-		By("checking that the scorecard deleted its Echoes")
-		Expect(kubectl("-n", namespace, "get", "echoes", "-o", "name")).To(BeEmpty())
-	})
-}
-
-func podSecurity() {
+func security() {
 	It("runs, like its servers, in namespaces that reject unrestricted pods", func() {
-		for _, namespace := range []string{operatorNamespace, steadyStateNamespace} {
-			output, err := tryKubectl("", "-n", namespace, "run", "careless", "--image=careless", "--dry-run=server")
+		const namespace = "security-e2e"
+		NewNamespace(namespace)
+		for _, namespace := range []string{operatorNamespace, namespace} {
+			output, err := TryKubectl("", "-n", namespace, "run", "careless", "--image=careless", "--dry-run=server")
 			Expect(err).To(HaveOccurred(), output)
 			Expect(output).To(ContainSubstring(`violates PodSecurity "restricted`))
 		}
 	})
-}
 
-func metrics() {
 	It("answers 401 without a token, 403 without permission, and 200 with permission", func() {
 		const namespace = "metrics-e2e"
-		newNamespace(namespace)
-		kubectl("-n", namespace, "create", "serviceaccount", "stranger")
-		kubectl("-n", namespace, "create", "serviceaccount", "reader")
-		kubectl("create", "clusterrolebinding", namespace, "--clusterrole=echo-operator-metrics-reader", "--serviceaccount="+namespace+":reader")
-		DeferCleanup(func() { kubectl("delete", "clusterrolebinding", namespace) })
+		NewNamespace(namespace)
+		Kubectl("-n", namespace, "create", "serviceaccount", "stranger")
+		Kubectl("-n", namespace, "create", "serviceaccount", "reader")
+		DeferCleanup(func() { Kubectl("delete", "clusterrolebinding", namespace, "--ignore-not-found") })
+		Kubectl("delete", "clusterrolebinding", namespace, "--ignore-not-found")
+		Kubectl("create", "clusterrolebinding", namespace, "--clusterrole=echo-operator-metrics-reader", "--serviceaccount="+namespace+":reader")
 
-		url := "https://" + forward(operatorNamespace, operatorDeployment, "8443") + "/metrics"
+		url := "https://" + Forward(operatorNamespace, operatorDeployment, "8443") + "/metrics"
+		token := func(account string) string {
+			return strings.TrimSpace(Kubectl("-n", namespace, "create", "token", account))
+		}
 		Expect(statusOf(url, "")).To(Equal(http.StatusUnauthorized))
-		Expect(statusOf(url, token(namespace, "stranger"))).To(Equal(http.StatusForbidden))
-		Expect(statusOf(url, token(namespace, "reader"))).To(Equal(http.StatusOK))
+		Expect(statusOf(url, token("stranger"))).To(Equal(http.StatusForbidden))
+		Expect(statusOf(url, token("reader"))).To(Equal(http.StatusOK))
 	})
-}
-
-func token(namespace, account string) string {
-	GinkgoHelper()
-	return strings.TrimSpace(kubectl("-n", namespace, "create", "token", account))
 }
 
 // statusOf returns the status of an answer over TLS. The operator's certificate is self-signed.
@@ -130,62 +75,27 @@ func statusOf(url, token string) int {
 }
 
 func steadyState() {
-	It("makes no requests for five minutes, and none after a restart", func() {
+	It("makes no requests for converged Echoes, one of which is verified, and none after a restart", func() {
 		requireLocalCluster("it reads the audit log")
-		time.Sleep(time.Until(steadyStateSince.Add(steadyStateDuration)))
-		Expect(requestsFor(steadyStateNamespace, steadyStateSince)).To(BeEmpty())
-		Expect(requestsFor("", steadyStateSince)).NotTo(ContainElement(MatchRegexp("^(get|list) ")), "live reads of the whole cluster")
+		const namespace = "steady-state-e2e"
+		NewNamespace(namespace)
+		Kubectl("-n", namespace, "apply", "-f", "../../config/samples/hello.yaml", "-f", "../../config/samples/verified-canary.yaml")
+		WaitSettled(namespace)
+		time.Sleep(5 * time.Second) // Until the events and the writes of the last status have ended.
 
-		kubectl("-n", operatorNamespace, "delete", "pod", "-l", "control-plane=controller-manager")
-		kubectl("-n", operatorNamespace, "rollout", "status", operatorDeployment, "--timeout=60s")
+		since := time.Now()
+		time.Sleep(steadyStateDuration)
+		Expect(requestsFor(namespace, since)).To(BeEmpty())
+		Expect(requestsFor("", since)).NotTo(ContainElement(MatchRegexp("^(get|list) ")), "live reads of the whole cluster")
+
+		Kubectl("-n", operatorNamespace, "delete", "pod", "-l", operatorPods)
+		awaitOperator()
 		By("waiting until the new leader has reconciled an Echo")
-		newNamespace("restart-e2e")
-		kubectl("-n", "restart-e2e", "apply", "-f", "../../config/samples/hello.yaml")
-		waitReady("restart-e2e", "hello")
-		Expect(requestsFor("restart-e2e", steadyStateSince)).NotTo(BeEmpty(), "requests for the new Echo in the audit log")
-		Expect(requestsFor(steadyStateNamespace, steadyStateSince)).To(BeEmpty())
-	})
-}
-
-// requireLocalCluster skips the spec on every other cluster.
-func requireLocalCluster(reason string) {
-	GinkgoHelper()
-	if !testcluster.IsLocal("../..") {
-		Skip("This needs the local cluster: " + reason)
-	}
-}
-
-// stopOperator stops the operator, and OLM until the end of the spec.
-func stopOperator() {
-	GinkgoHelper()
-	cluster.StopOLM()
-	kubectl("-n", operatorNamespace, "scale", operatorDeployment, "--replicas=0")
-	kubectl("-n", operatorNamespace, "wait", "--for=delete", "pod", "-l", "control-plane=controller-manager", "--timeout=60s")
-}
-
-func removal() {
-	It("leaves no children after an Echo is deleted while the operator is not running", func() {
-		newNamespace("down-e2e")
-		kubectl("-n", "down-e2e", "apply", "-f", "../../config/samples/hello.yaml")
-		waitReady("down-e2e", "hello")
-		stopOperator()
-		kubectl("-n", "down-e2e", "delete", "echo", "hello")
-		Eventually(func() string {
-			return kubectl("-n", "down-e2e", "get", cluster.ChildResources()+",pods", "-o", "name")
-		}).Should(BeEmpty())
-	})
-
-	It("leaves Echoes and their endpoints in place when it is uninstalled", func() {
-		csv := kubectl("-n", operatorNamespace, "get", "subscription", "echo-operator", "-o", "jsonpath={.status.installedCSV}")
-		kubectl("-n", operatorNamespace, "delete", "subscription", "echo-operator")
-		kubectl("-n", operatorNamespace, "delete", "csv", csv)
-		Eventually(func() string { return kubectl("-n", operatorNamespace, "get", "deployments,pods", "-o", "name") }).Should(BeEmpty())
-		expectAnswer(steadyStateNamespace, "hello", "80", Equal("xin chao operator\n"))
-		Expect(kubectl("-n", steadyStateNamespace, "get", "echo", "hello", "-o", "name")).To(ContainSubstring("hello"))
-
-		By("removing the remaining objects and the CRD")
-		removeOperator()
-		kubectl("delete", "crd", "echoes.kkloud.io")
+		NewNamespace("restart-e2e")
+		CreateEcho("restart-e2e", "hello", echov1.EchoSpec{Message: "hello"})
+		WaitReady("restart-e2e", "hello")
+		Expect(requestsFor("restart-e2e", since)).NotTo(BeEmpty(), "requests for the new Echo in the audit log")
+		Expect(requestsFor(namespace, since)).To(BeEmpty())
 	})
 }
 
@@ -215,10 +125,99 @@ func auditedRequests(user, namespace string, since time.Time) []string {
 			ObjectRef                struct{ Namespace string }
 		}
 		Expect(json.Unmarshal(lines.Bytes(), &event)).To(Succeed())
-		if strings.HasPrefix(event.User.Username, user) && event.ObjectRef.Namespace == namespace && event.Verb != "watch" && event.RequestReceivedTimestamp.After(since) {
+		if strings.HasPrefix(event.User.Username, user) && event.ObjectRef.Namespace == namespace && event.Verb != "watch" &&
+			event.RequestReceivedTimestamp.After(since) {
 			requests = append(requests, fmt.Sprint(event.Verb, " ", event.RequestURI))
 		}
 	}
 	Expect(lines.Err()).NotTo(HaveOccurred())
 	return requests
+}
+
+// failover ends the leader, and measures the time until the next one leads and writes.
+func failover() {
+	DescribeTable("has a new leader within the limit, which applies an edit", func(replicas int, end func(pod string), limit time.Duration) {
+		namespace := fmt.Sprintf("failover-%d-e2e", replicas)
+		NewNamespace(namespace)
+		CreateEcho(namespace, "hello", echov1.EchoSpec{Message: "first"})
+		WaitReady(namespace, "hello")
+		scaleOperator(replicas)
+		DeferCleanup(scaleOperator, 1)
+		old, err := leader()
+		Expect(err).NotTo(HaveOccurred())
+		pod, _, _ := strings.Cut(old, "_")
+
+		start := time.Now()
+		end(pod)
+		Eventually(leader, limit, "100ms").ShouldNot(Or(Equal(old), BeEmpty()))
+		leads := time.Since(start)
+		PatchEcho(namespace, "hello", `{"message":"second"}`)
+		Eventually(func() string {
+			return strings.Join(Get(namespace, "echo-hello", &appsv1.Deployment{}).Spec.Template.Spec.Containers[0].Args, " ")
+		}, limit-leads, "100ms").Should(ContainSubstring("second"))
+		AddReportEntry(fmt.Sprintf("led after %.1f s, wrote after %.1f s", leads.Seconds(), time.Since(start).Seconds()))
+		WaitReady(namespace, "hello")
+	},
+		Entry("when the only replica is stopped", 1, stopLeader, 10*time.Second),
+		Entry("when one of two replicas is killed", 2, killLeader, 25*time.Second),
+	)
+}
+
+// scaleOperator makes OLM run that many replicas of the operator.
+func scaleOperator(replicas int) {
+	GinkgoHelper()
+	csv, err := installedCSV()
+	Expect(err).NotTo(HaveOccurred())
+	Kubectl("-n", operatorNamespace, "patch", "csv", csv, "--type=json", "-p",
+		fmt.Sprintf(`[{"op":"replace","path":"/spec/install/spec/deployments/0/spec/replicas","value":%d}]`, replicas))
+	Kubectl("-n", operatorNamespace, "wait", operatorDeployment, "--timeout=60s", fmt.Sprint("--for=jsonpath={.status.availableReplicas}=", replicas))
+}
+
+// leader returns the identity of the leader: its pod's name, an underscore, and a UUID.
+func leader() (string, error) {
+	var lease coordinationv1.Lease
+	err := Client().Get(context.Background(), client.ObjectKey{Namespace: operatorNamespace, Name: "echo-operator.kkloud.io"}, &lease)
+	if err != nil || lease.Spec.HolderIdentity == nil {
+		return "", err
+	}
+	return *lease.Spec.HolderIdentity, nil
+}
+
+// stopLeader ends the operator's process by SIGTERM.
+func stopLeader(pod string) {
+	GinkgoHelper()
+	Kubectl("-n", operatorNamespace, "delete", "pod", pod, "--wait=false")
+}
+
+// killLeader ends the operator's process by SIGKILL, from the node.
+func killLeader(pod string) {
+	GinkgoHelper()
+	requireLocalCluster("killing a process needs access to the node")
+	id := strings.TrimPrefix(Get(operatorNamespace, pod, &corev1.Pod{}).Status.ContainerStatuses[0].ContainerID, "containerd://")
+	Expect(id).NotTo(BeEmpty())
+	output, err := exec.Command("../../bin/local-cluster", "exec", "--", "/bin/sh", "-c",
+		`for p in $(grep -l `+id+` /proc/[0-9]*/cgroup 2>/dev/null | cut -d/ -f3); do [ "$(readlink /proc/$p/exe)" = /manager ] && kill -KILL $p && echo killed; done`).CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), string(output))
+	Expect(string(output)).To(Equal("killed\n"))
+}
+
+func removal() {
+	It("leaves Echoes and their endpoints in place when it is uninstalled", func() {
+		const namespace = "removal-e2e"
+		NewNamespace(namespace)
+		CreateEcho(namespace, "hello", echov1.EchoSpec{Message: "hello"})
+		WaitReady(namespace, "hello")
+		csv, err := installedCSV()
+		Expect(err).NotTo(HaveOccurred())
+		Kubectl("-n", operatorNamespace, "delete", "subscription", "echo-operator")
+		Kubectl("-n", operatorNamespace, "delete", "csv", csv)
+		Eventually(Pods).WithArguments(operatorNamespace, operatorPods).Should(BeEmpty())
+		Expect(Kubectl("-n", operatorNamespace, "get", "deployments", "-o", "name")).To(BeEmpty())
+		ExpectAnswer(namespace, "hello", "80", Equal("hello\n"))
+		Get(namespace, "hello", &echov1.Echo{})
+
+		By("removing the remaining objects and the CRD")
+		removeOperator()
+		Kubectl("delete", "crd", "echoes.kkloud.io")
+	})
 }

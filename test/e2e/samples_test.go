@@ -4,78 +4,94 @@ package e2e
 
 import (
 	"cmp"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	. "github.com/kkloud-io/echo-operator/test/e2e/internal/cluster"
 )
 
 func samples() {
 	const namespace = "samples-e2e"
 
 	BeforeAll(func() {
-		newNamespace(namespace)
-		kubectl("-n", namespace, "apply", "-k", filepath.Join("..", "..", cmp.Or(os.Getenv("SAMPLES"), "config/samples")))
+		NewNamespace(namespace)
+		Kubectl("-n", namespace, "apply", "-k", filepath.Join("..", "..", cmp.Or(os.Getenv("SAMPLES"), "config/samples")))
 	})
 
 	DescribeTable("makes the Echo ready and answers",
-		func(echo, port, text string) {
-			waitReady(namespace, echo)
-			expectAnswer(namespace, echo, port, ContainSubstring(text))
+		func(echo, port string, status int, contentType, text string) {
+			WaitReady(namespace, echo)
+			header := ExpectResponse(namespace, echo, port, status, ContainSubstring(text))
+			Expect(header.Get("Content-Type")).To(HavePrefix(contentType))
 		},
-		Entry("for the smallest sample", "hello", "80", "xin chao operator"),
-		Entry("for the sample with most fields", "showcase", "8080", "<title>Most fields</title>"),
-		Entry("for the sample with a custom image", "webapp", "80", "nginx"),
-		Entry("for the website", "website", "80", "<title>My Personal Blog</title>"),
-		Entry("for the options of a vote", "voteconfig", "80", `"Cats"`),
-		Entry("for the canary whose answer is verified", "verified-canary", "80", "alive\n"),
-		Entry("for go-httpbin, which is ready by its readiness path", "httpbin", "80", "go-httpbin"),
-	)
-
-	DescribeTable("answers with the status code and the message while the Echo is ready",
-		func(echo string, status int, contentType, text string) {
-			waitReady(namespace, echo)
-			response, err := http.Get("http://" + forward(namespace, "service/echo-"+echo, "80"))
-			Expect(err).NotTo(HaveOccurred())
-			defer func() { Expect(response.Body.Close()).To(Succeed()) }()
-			body, err := io.ReadAll(response.Body)
-			Expect(err).NotTo(HaveOccurred())
-			Expect(response.StatusCode).To(Equal(status))
-			Expect(response.Header.Get("Content-Type")).To(HavePrefix(contentType))
-			Expect(string(body)).To(ContainSubstring(text))
-			waitReady(namespace, echo)
-		},
-		Entry("for the maintenance page", "maintenance-page", http.StatusServiceUnavailable, "text/html", "<title>Back soon</title>"),
-		Entry("for the default backend", "default-backend", http.StatusNotFound, "text/plain", "There is no page at this address.\n"),
+		Entry("for the smallest sample", "hello", "80", http.StatusOK, "text/plain", "xin chao operator"),
+		Entry("for the sample with most fields", "showcase", "8080", http.StatusOK, "text/html", "<title>Most fields</title>"),
+		Entry("for the sample with a custom image", "webapp", "80", http.StatusOK, "", "nginx"),
+		Entry("for the website", "website", "80", http.StatusOK, "text/html", "<title>My Personal Blog</title>"),
+		Entry("for the options of a vote", "voteconfig", "80", http.StatusOK, "text/plain", `"Cats"`),
+		Entry("for the canary whose answer is verified", "verified-canary", "80", http.StatusOK, "text/plain", "alive\n"),
+		Entry("for go-httpbin, which is ready by its readiness path", "httpbin", "80", http.StatusOK, "", "go-httpbin"),
+		Entry("for the maintenance page", "maintenance-page", "80", http.StatusServiceUnavailable, "text/html", "<title>Back soon</title>"),
+		Entry("for the default backend", "default-backend", "80", http.StatusNotFound, "text/plain", "There is no page at this address.\n"),
 	)
 
 	It("runs the sample with a custom command, whose log contains its banner", func() {
-		waitReady(namespace, "myapp")
+		WaitReady(namespace, "myapp")
 		// The image runs as root by default. So the operator has replaced the first pod, which may be terminating.
 		Eventually(func() (string, error) {
-			return tryKubectl("", "-n", namespace, "logs", "deployment/echo-myapp")
+			return TryKubectl("", "-n", namespace, "logs", "deployment/echo-myapp")
 		}).Should(Equal("This pod was created by the Echo operator 🚀\n"))
 	})
 
 	It("updates the URL in the status after an edit of the port", func() {
-		kubectl("-n", namespace, "patch", "echo", "voteconfig", "--type=merge", "-p", `{"spec":{"message":"[\"Tea\"]","port":8081}}`)
-		kubectl("-n", namespace, "wait", "--for=jsonpath={.status.observedGeneration}=2", "echo/voteconfig", "--timeout=60s")
-		waitReady(namespace, "voteconfig")
-		Expect(kubectl("-n", namespace, "get", "echo", "voteconfig", "-o", "jsonpath={.status.url}")).To(Equal("http://echo-voteconfig." + namespace + ".svc:8081"))
-		expectAnswer(namespace, "voteconfig", "8081", Equal("[\"Tea\"]\n"))
+		PatchEcho(namespace, "voteconfig", `{"message":"[\"Tea\"]","port":8081}`)
+		WaitReady(namespace, "voteconfig")
+		Expect(Get(namespace, "voteconfig", &echov1.Echo{}).Status.URL).To(Equal("http://echo-voteconfig." + namespace + ".svc:8081"))
+		ExpectAnswer(namespace, "voteconfig", "8081", Equal("[\"Tea\"]\n"))
 	})
 }
 
+// documents runs the tutorial, which changes only its own namespace.
 func documents() {
-	run := func(test string) {
-		output, err := exec.Command("go", "test", "-count=1", "-v", "-tags=e2e", "-run="+test+"$", "../docs").CombinedOutput()
-		GinkgoWriter.Write(output) //nolint:errcheck // GinkgoWriter returns no errors.
+	It("prints the documented output for each command of the tutorial", func() { runDocuments("TestTutorial") })
+}
+
+// pages runs the commands of the other pages, some of which change or impersonate the operator.
+func pages() {
+	It("accepts each command of the other pages", slow, func() { runDocuments("TestPages") })
+}
+
+func runDocuments(test string) {
+	GinkgoHelper()
+	output, err := exec.Command("go", "test", "-count=1", "-v", "-tags=e2e", "-run="+test+"$", "../docs").CombinedOutput()
+	GinkgoWriter.Write(output) //nolint:errcheck // GinkgoWriter returns no errors.
+	Expect(err).NotTo(HaveOccurred(), string(output))
+}
+
+func scorecard() {
+	It("passes every test of the scorecard under restricted Pod Security", func() {
+		const namespace = "scorecard-e2e"
+		NewNamespace(namespace)
+		Kubectl("-n", namespace, "create", "serviceaccount", "scorecard")
+		Kubectl("-n", namespace, "apply", "-f", "../../config/scorecard/role.yaml")
+		Kubectl("-n", namespace, "create", "rolebinding", "scorecard", "--role=echo-operator-scorecard", "--serviceaccount="+namespace+":scorecard")
+
+		// The bundle of the image: it names the images of the scorecard's tests in the same registry.
+		command := exec.Command("operator-sdk", "scorecard", "../../bin/package/bundle", "--namespace", namespace,
+			"--service-account", "scorecard", "--pod-security", "restricted", "--wait-time", "3m", "--output", "json",
+			// The default is a digest, which an offline cluster cannot pull.
+			"--untar-image", "quay.io/operator-framework/scorecard-untar:v1.42.2")
+		output, err := command.CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), string(output))
-	}
-	It("prints the documented output for each command of the tutorial", func() { run("TestTutorial") })
-	It("accepts each command of the other pages", func() { run("TestPages") })
+		// Six tests of the SDK, and six of config/scorecard.
+		Expect(regexp.MustCompile(`"state":\s*"pass"`).FindAll(output, -1)).To(HaveLen(12), string(output))
+		Expect(Kubectl("-n", namespace, "get", "echoes", "-o", "name")).To(BeEmpty(), "Echoes of the scorecard")
+	})
 }

@@ -3,10 +3,14 @@
 // Package e2e tests the operator as its users run it: installed by Operator Lifecycle Manager, on
 // a cluster with real pods. Use a disposable cluster: the suite uninstalls the operator and
 // deletes the CRD at the end.
+//
+// Specs without a label are the core. The others have the label gateway, verification (they break the answers of
+// verified Echoes), or slow.
 package e2e
 
 import (
 	"cmp"
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,21 +19,29 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	operatorsv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kkloud-io/echo-operator/test/e2e/internal/cluster"
+	. "github.com/kkloud-io/echo-operator/test/e2e/internal/cluster"
 	"github.com/kkloud-io/echo-operator/test/internal/testcluster"
 )
 
 const (
 	operatorNamespace = "echo-operator-system"
+	operatorName      = "echo-operator-controller-manager"
 	operatorAccount   = "system:serviceaccount:echo-operator-system:echo-operator-controller-manager"
+
+	operatorDeployment = "deployment/" + operatorName
+	operatorPods       = "control-plane=controller-manager"
 )
 
-// olmManifests is the folder of the manifests that install the operator.
-var olmManifests = filepath.Join("..", "..", cmp.Or(os.Getenv("OLM_MANIFESTS"), "config/olm"))
+var (
+	// olmManifests is the folder of the manifests that install the operator.
+	olmManifests  = filepath.Join("..", "..", cmp.Or(os.Getenv("OLM_MANIFESTS"), "config/olm"))
+	catalogSource = filepath.Join(olmManifests, "catalogsource.yaml")
 
-// sampled is the label of specs that `make test` runs only for some commits.
-var sampled = Label("sampled")
+	slow = Label("slow")
+)
 
 func TestEndToEnd(t *testing.T) {
 	if err := testcluster.Check("../.."); err != nil {
@@ -37,87 +49,104 @@ func TestEndToEnd(t *testing.T) {
 	}
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(2 * time.Minute)
-	SetDefaultEventuallyPollingInterval(time.Second)
+	SetDefaultEventuallyPollingInterval(500 * time.Millisecond)
 	RunSpecs(t, "Operator installed by OLM")
 }
 
-var _ = BeforeSuite(func() {
+// The first process installs the operator, and the others wait for it.
+var _ = SynchronizedBeforeSuite(func() {
 	By("removing the remains of an earlier run and of the demo")
 	removeOperator()
 
 	By("installing the operator by a Subscription")
-	kubectl("apply", "-f", filepath.Join(olmManifests, "catalogsource.yaml"))
-	Eventually(func() string {
-		return kubectl("-n", "olm", "get", "catalogsource", "echo-operator", "-o", "jsonpath={.status.connectionState.lastObservedState}")
+	Kubectl("apply", "-f", catalogSource)
+	Eventually(func() (string, error) {
+		var source operatorsv1alpha1.CatalogSource
+		err := Client().Get(context.Background(), client.ObjectKey{Namespace: "olm", Name: "echo-operator"}, &source)
+		if err != nil || source.Status.GRPCConnectionState == nil {
+			return "", err
+		}
+		return source.Status.GRPCConnectionState.LastObservedState, nil
 	}).Should(Equal("READY"))
-	kubectl("apply", "-k", olmManifests)
-	Eventually(installedPhase).Should(Equal("Succeeded"))
-	startSteadyState()
-	startFailures()
+	Kubectl("apply", "-k", olmManifests)
+	Eventually(func() (operatorsv1alpha1.ClusterServiceVersionPhase, error) {
+		name, err := installedCSV()
+		if err != nil || name == "" {
+			return "", err
+		}
+		var csv operatorsv1alpha1.ClusterServiceVersion
+		err = Client().Get(context.Background(), client.ObjectKey{Namespace: operatorNamespace, Name: name}, &csv)
+		return csv.Status.Phase, client.IgnoreNotFound(err)
+	}).Should(Equal(operatorsv1alpha1.CSVPhaseSucceeded))
+}, func() {})
+
+// Ginkgo shuffles top-level containers, and otherwise runs specs in the order of their containers in this file.
+var _ = Describe("The operator", func() {
+	// These run in parallel, the longest first. Each has namespaces of its own, and changes nothing else that another
+	// one notices.
+	Describe("given an Echo whose pods fail", failures)
+	Describe("given the tutorial", documents)
+	Describe("given the samples", Ordered, ContinueOnFailure, samples)
+	Describe("given an Echo", echoes)
+	Describe("given pods that are admitted as on OpenShift", openShift)
+	Describe("as it is installed", security)
+	Describe("given an Echo whose answer is wrong", wrongAnswer)
+	Describe("from its bundle", slow, scorecard)
+
+	// These change the operator, a node or objects of the whole cluster, or measure what others would disturb. So they
+	// run after all others, one by one. The last one removes the operator.
+	Describe("alone on the cluster", Serial, Ordered, ContinueOnFailure, func() {
+		steadyState()
+		nodes()
+		Describe("while clients request an Echo", requests)
+		Describe("given a Gateway", Label("gateway"), gateways)
+		Describe("given an Echo whose answer is verified", Label("verification"), verification)
+		Describe("given many Echoes whose answers are verified", slow, longVerification)
+		pages()
+		failover()
+		removal()
+	})
 })
 
-// The specs run in this order: the last ones remove the operator.
-var _ = Describe("The operator", Ordered, ContinueOnFailure, func() {
-	Describe("during the life of an Echo", lifecycle)
-	Describe("given an Echo", messages)
-	Describe("given an object that the Echo does not control", conflicts)
-	Describe("given the samples", samples)
-	Describe("serves a page", sampled, Label("page"), pages)
-	Describe("given pod settings", nodes)
-	Describe("from its bundle", sampled, Label("scorecard"), scorecard)
-	Describe("under Pod Security", podSecurity)
-	Describe("given pods that are admitted as on OpenShift", Label("openshift"), openShift)
-	Describe("on its metrics endpoint", metrics)
-	Describe("while clients request an Echo", Label("requests"), requests)
-	Describe("given a Gateway", Label("gateway"), gatewayRoutes)
-	Describe("through a Gateway", Label("gateway"), gatewayAnswers)
-	Describe("given an Echo that fails", failures)
-	Describe("in steady state", sampled, Label("steady-state"), steadyState)
-	// A runbook impersonates the operator, whose requests the steady state counts.
-	Describe("given the documents", sampled, Label("documents"), documents)
-	// These specs stop parts of the cluster that the verified Echo in steady state depends on.
-	Describe("given an Echo whose answer is verified", Label("verification"), verification)
-	Describe("given many Echoes whose answers are verified", Label("long"), longVerification)
-	Describe("as the leader", Label("failover"), failover)
-	Describe("during its removal", removal)
-})
-
-var _ = ReportAfterSuite("state of the cluster after a failure", func(report Report) {
-	if report.SuiteSucceeded {
+// After a failure, print the state of the cluster.
+var _ = JustAfterEach(func() {
+	if !CurrentSpecReport().Failed() {
 		return
 	}
 	for _, args := range [][]string{
 		{"get", "echoes,pods", "--all-namespaces", "-o", "wide"},
 		{"-n", operatorNamespace, "get", "subscriptions,installplans,csv"},
-		{"-n", operatorNamespace, "logs", "deployment/echo-operator-controller-manager", "--tail=50"},
+		{"-n", operatorNamespace, "logs", operatorDeployment, "--tail=50"},
 	} {
-		output, _ := tryKubectl("", args...)
+		output, _ := TryKubectl("", args...)
 		GinkgoWriter.Printf("$ kubectl %s\n%s\n", strings.Join(args, " "), output)
 	}
 })
 
 // removeOperator deletes everything that an installation creates, complete or not. It keeps the Echoes.
 func removeOperator() {
-	kubectl("delete", "-k", olmManifests, "--ignore-not-found")
-	kubectl("delete", "-f", filepath.Join(olmManifests, "catalogsource.yaml"), "--ignore-not-found")
+	GinkgoHelper()
+	Kubectl("delete", "-k", olmManifests, "--ignore-not-found")
+	Kubectl("delete", "-f", catalogSource, "--ignore-not-found")
 }
 
-func installedPhase() string {
-	csv := kubectl("-n", operatorNamespace, "get", "subscription", "echo-operator", "-o", "jsonpath={.status.installedCSV}")
-	if csv == "" {
-		return "no installedCSV"
+// installedCSV returns the name of the ClusterServiceVersion that OLM has installed, or nothing.
+func installedCSV() (string, error) {
+	var subscription operatorsv1alpha1.Subscription
+	err := Client().Get(context.Background(), client.ObjectKey{Namespace: operatorNamespace, Name: "echo-operator"}, &subscription)
+	return subscription.Status.InstalledCSV, err
+}
+
+// awaitOperator waits until the newest pods of the operator are available.
+func awaitOperator() {
+	GinkgoHelper()
+	Kubectl("-n", operatorNamespace, "rollout", "status", operatorDeployment, "--timeout=60s")
+}
+
+// requireLocalCluster skips the spec on every other cluster.
+func requireLocalCluster(reason string) {
+	GinkgoHelper()
+	if !testcluster.IsLocal("../..") {
+		Skip("This needs the local cluster: " + reason)
 	}
-	phase, _ := tryKubectl("", "-n", operatorNamespace, "get", "csv", csv, "-o", "jsonpath={.status.phase}")
-	return phase
 }
-
-// Functions of the package cluster.
-var (
-	kubectl      = cluster.Kubectl
-	tryKubectl   = cluster.TryKubectl
-	apply        = cluster.Apply
-	newNamespace = cluster.NewNamespace
-	waitReady    = cluster.WaitReady
-	expectAnswer = cluster.ExpectAnswer
-	forward      = cluster.Forward
-)

@@ -1,6 +1,6 @@
-// Command prober requests URLs at a constant rate, each request over a new connection, and serves
-// the counts of successful and failed requests on port 8080. An answer must have status 200 and
-// contain one of the target's texts; the first text that it contains is counted.
+// Command prober requests URLs at a constant rate, and serves the counts of successful and failed requests on port 8080.
+// Each URL has four clients: GET and POST, over new connections and over one that is kept alive. An answer must have
+// status 200 and contain one of the target's texts; the first text that it contains is counted.
 //
 //	prober 'http://echo-hello.op-demo.svc/=hello|hello again' ...
 package main
@@ -19,7 +19,8 @@ import (
 )
 
 const (
-	interval = 50 * time.Millisecond
+	// interval is the time between two requests of a client.
+	interval = 100 * time.Millisecond
 	timeout  = 5 * time.Second
 	// maxFailures limits the failures that are described.
 	maxFailures = 20
@@ -28,31 +29,29 @@ const (
 // counts is what the prober serves.
 type counts struct {
 	sync.Mutex
+	// Sent and Failed count the requests over new connections.
 	Sent, Failed int
-	// Answers counts the successful requests by the text that the answer contained.
+	// KeptSent and KeptFailed count the requests over connections that are kept alive.
+	KeptSent, KeptFailed int
+	// Answers counts the successful requests over new connections by the text that the answer contained.
 	Answers map[string]int
-	// Failures describes the first failed requests.
+	// Failures describes the first failed requests over new connections.
 	Failures []string
 }
 
 func main() {
-	counted := counts{Answers: map[string]int{}}
-	client := &http.Client{Timeout: timeout, Transport: &http.Transport{DisableKeepAlives: true}}
+	counted := &counts{Answers: map[string]int{}}
 	for _, target := range os.Args[1:] {
 		url, texts, found := strings.Cut(target, "=")
 		if !found {
 			log.Fatalf("invalid target %q: want a URL, =, and texts separated by |", target) //nolint:gosec // The target comes from the pod's own manifest.
 		}
-		go func() {
-			for range time.Tick(interval) {
-				go func() { counted.add(request(client, url, strings.Split(texts, "|"))) }()
-			}
-		}()
+		counted.probe(url, strings.Split(texts, "|"))
 	}
 	http.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		counted.Lock()
 		defer counted.Unlock()
-		if err := json.NewEncoder(w).Encode(&counted); err != nil {
+		if err := json.NewEncoder(w).Encode(counted); err != nil {
 			log.Print(err)
 		}
 	})
@@ -60,9 +59,34 @@ func main() {
 	log.Fatal(server.ListenAndServe())
 }
 
+// probe starts four clients that request the URL until the program ends.
+func (c *counts) probe(url string, texts []string) {
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		for _, kept := range []bool{false, true} {
+			client := &http.Client{Timeout: timeout, Transport: &http.Transport{DisableKeepAlives: !kept}}
+			go func() {
+				for range time.Tick(interval) {
+					go func() {
+						text, err := request(client, method, url, texts)
+						c.add(kept, text, err)
+					}()
+				}
+			}()
+		}
+	}
+}
+
 // request makes one request, and returns the first of the texts that the answer contains.
-func request(client *http.Client, url string, texts []string) (string, error) {
-	response, err := client.Get(url) //nolint:gosec // The URL comes from the pod's own manifest.
+func request(client *http.Client, method, url string, texts []string) (string, error) {
+	var content io.Reader
+	if method == http.MethodPost {
+		content = strings.NewReader("content")
+	}
+	r, err := http.NewRequest(method, url, content) //nolint:gosec // The URL comes from the pod's own manifest.
+	if err != nil {
+		return "", err
+	}
+	response, err := client.Do(r) //nolint:gosec // The same.
 	if err != nil {
 		return "", err
 	}
@@ -71,25 +95,32 @@ func request(client *http.Client, url string, texts []string) (string, error) {
 		err = closeErr
 	}
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("%s %s: %w", method, url, err)
 	}
 	i := slices.IndexFunc(texts, func(text string) bool { return strings.Contains(string(body), text) })
 	if i < 0 || response.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("%s: %s: %.100q, want 200 and one of %q", url, response.Status, body, texts)
+		return "", fmt.Errorf("%s %s: %s: %.100q, want 200 and one of %q", method, url, response.Status, body, texts)
 	}
 	return texts[i], nil
 }
 
-func (c *counts) add(text string, err error) {
+func (c *counts) add(kept bool, text string, err error) {
 	c.Lock()
 	defer c.Unlock()
-	c.Sent++
-	if err == nil {
+	switch {
+	case kept && err == nil:
+		c.KeptSent++
+	case kept:
+		c.KeptSent++
+		c.KeptFailed++
+	case err == nil:
+		c.Sent++
 		c.Answers[text]++
-		return
-	}
-	c.Failed++
-	if len(c.Failures) < maxFailures {
-		c.Failures = append(c.Failures, time.Now().UTC().Format(time.TimeOnly)+" "+err.Error())
+	default:
+		c.Sent++
+		c.Failed++
+		if len(c.Failures) < maxFailures {
+			c.Failures = append(c.Failures, time.Now().UTC().Format(time.TimeOnly)+" "+err.Error())
+		}
 	}
 }

@@ -2,55 +2,93 @@ package workload
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
+	"fmt"
+	"net/http"
 	"os"
 
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/kkloud-io/echo-operator/test/e2e/internal/cluster"
 )
 
 // Requests are the counts of a prober.
 type Requests struct {
+	// Sent and Failed count the requests over new connections.
 	Sent, Failed int
-	// Answers counts the successful requests by the text that the answer contained.
+	// KeptSent and KeptFailed count the requests over connections that the prober keeps alive.
+	KeptSent, KeptFailed int
+	// Answers counts the successful requests over new connections by the text that the answer contained.
 	Answers map[string]int
-	// Failures describes the first failed requests.
+	// Failures describes the first failed requests over new connections.
 	Failures []string
 }
 
-// StartProber starts a pod that requests each URL twenty times a second. A target is a URL, an
-// equals sign, and the texts of which each answer must contain one.
+// StartProber starts a pod that requests each URL twenty times a second over new connections, and as often over
+// kept ones. A target is a URL, an equals sign, and the texts of which each answer must contain one.
 func StartProber(namespace, name string, targets ...string) {
 	ginkgo.GinkgoHelper()
-	args, err := json.Marshal(targets)
-	gomega.Expect(err).NotTo(gomega.HaveOccurred())
-	image := cmp.Or(os.Getenv("PROBER_IMG"), "ghcr.io/kkloud-io/echo-operator-prober:test")
-	cluster.Apply(namespace, `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "`+name+`"}, "spec": {
-		"containers": [{"name": "prober", "image": "`+image+`", "args": `+string(args)+`,
-			"securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}}}],
-		"securityContext": {"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}},
-		"terminationGracePeriodSeconds": 1, "automountServiceAccountToken": false}}`)
-	cluster.Kubectl("-n", namespace, "wait", "--for=condition=Ready", "pod/"+name, "--timeout=60s")
+	gomega.Expect(cluster.Client().Create(context.Background(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{
+				Name: "prober", Args: targets,
+				Image: cmp.Or(os.Getenv("PROBER_IMG"), "ghcr.io/kkloud-io/echo-operator-prober:test"),
+				SecurityContext: &corev1.SecurityContext{
+					AllowPrivilegeEscalation: ptr.To(false),
+					Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				},
+			}},
+			SecurityContext: &corev1.PodSecurityContext{
+				RunAsNonRoot:   ptr.To(true),
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+			TerminationGracePeriodSeconds: ptr.To[int64](1),
+			AutomountServiceAccountToken:  ptr.To(false),
+		},
+	})).To(gomega.Succeed())
+	gomega.Eventually(func() error {
+		_, err := requestsOf(namespace, name)
+		return err
+	}, "1m", "500ms").Should(gomega.Succeed())
 }
 
 // RequestsOf returns the present counts of a prober.
 func RequestsOf(namespace, name string) Requests {
 	ginkgo.GinkgoHelper()
-	var requests Requests
-	output := cluster.Kubectl("get", "--raw", "/api/v1/namespaces/"+namespace+"/pods/"+name+":8080/proxy/")
-	gomega.Expect(json.Unmarshal([]byte(output), &requests)).To(gomega.Succeed(), output)
+	requests, err := requestsOf(namespace, name)
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	return requests
+}
+
+func requestsOf(namespace, name string) (requests Requests, err error) {
+	response, body, err := cluster.Raw("/api/v1/namespaces/" + namespace + "/pods/" + name + ":8080/proxy/")
+	if err != nil {
+		return requests, err
+	}
+	if response.StatusCode != http.StatusOK {
+		return requests, fmt.Errorf("prober %s/%s: %s: %s", namespace, name, response.Status, body)
+	}
+	return requests, json.Unmarshal([]byte(body), &requests)
 }
 
 // Since returns the difference to earlier counts. Failures contains all that the prober kept.
 func (r Requests) Since(before Requests) Requests {
+	r.Sent -= before.Sent
+	r.Failed -= before.Failed
+	r.KeptSent -= before.KeptSent
+	r.KeptFailed -= before.KeptFailed
 	answers := map[string]int{}
 	for text, count := range r.Answers {
 		if count > before.Answers[text] {
 			answers[text] = count - before.Answers[text]
 		}
 	}
-	return Requests{Sent: r.Sent - before.Sent, Failed: r.Failed - before.Failed, Answers: answers, Failures: r.Failures}
+	r.Answers = answers
+	return r
 }

@@ -26,27 +26,33 @@ func AddWrongEndpoint(namespace, echo, ip string) (remove func()) {
 // "layer/result".
 func Rounds(namespace, selector string) map[string]int {
 	ginkgo.GinkgoHelper()
-	pods := cluster.Kubectl("-n", namespace, "get", "pods", "-l", selector, "-o",
-		`jsonpath={range .items[*]}{range .spec.containers[*].ports[*]}{.containerPort}{" "}{end}{.metadata.name}{"\n"}{end}`)
+	pods, err := cluster.Pods(namespace, selector)
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	rounds := map[string]int{}
-	for line := range strings.Lines(pods) {
-		fields := strings.Fields(line)
-		pod := fields[len(fields)-1]
-		for _, port := range fields[:len(fields)-1] {
-			text := cluster.Kubectl("get", "--raw", "/api/v1/namespaces/"+namespace+"/pods/"+pod+":"+port+"/proxy/metrics")
-			parser := expfmt.NewTextParser(model.UTF8Validation)
-			families, err := parser.TextToMetricFamilies(strings.NewReader(text))
-			gomega.Expect(err).NotTo(gomega.HaveOccurred(), text)
-			for _, metric := range families["echo_verify_requests_total"].GetMetric() {
-				labels := map[string]string{}
-				for _, label := range metric.Label {
-					labels[label.GetName()] = label.GetValue()
-				}
-				rounds[labels["layer"]+"/"+labels["result"]] += int(metric.GetCounter().GetValue())
+	for _, pod := range pods {
+		for _, container := range pod.Spec.Containers {
+			for _, port := range container.Ports {
+				addRounds(rounds, fmt.Sprintf("/api/v1/namespaces/%s/pods/%s:%d/proxy/metrics", namespace, pod.Name, port.ContainerPort))
 			}
 		}
 	}
 	return rounds
+}
+
+func addRounds(rounds map[string]int, path string) {
+	ginkgo.GinkgoHelper()
+	_, text, err := cluster.Raw(path)
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
+	gomega.Expect(err).NotTo(gomega.HaveOccurred(), text)
+	for _, metric := range families["echo_verify_requests_total"].GetMetric() {
+		labels := map[string]string{}
+		for _, label := range metric.Label {
+			labels[label.GetName()] = label.GetValue()
+		}
+		rounds[labels["layer"]+"/"+labels["result"]] += int(metric.GetCounter().GetValue())
+	}
 }
 
 // NotVerified returns the rounds whose result is not the declared answer.
