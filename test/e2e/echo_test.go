@@ -34,7 +34,8 @@ func echoes() {
 		ExpectAnswer(namespace, "hello", "80", Equal("hello\n"))
 
 		Kubectl("-n", namespace, "delete", "echo", "hello")
-		Kubectl("-n", namespace, "wait", "--for=delete", "--timeout=1m", "deployment/echo-hello", "service/echo-hello", "poddisruptionbudget/echo-hello")
+		Kubectl("-n", namespace, "wait", "--for=delete", "--timeout=1m",
+			"deployment/echo-hello", "service/echo-hello", "poddisruptionbudget/echo-hello")
 		Eventually(Pods).WithArguments(namespace, "kkloud.io/echo").Should(BeEmpty())
 	})
 

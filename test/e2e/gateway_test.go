@@ -61,10 +61,12 @@ func gateways() {
 		expectNoRoute := func() {
 			GinkgoHelper()
 			Eventually(condition("states", "Routed"), "90s").Should(HavePrefix(notInstalled))
+			Consistently(condition("states", "Routed"), "5s").Should(HavePrefix(notInstalled))
+			log := Kubectl("-n", operatorNamespace, "logs", operatorDeployment, "--since=5s")
+			Expect(log).NotTo(ContainSubstring(`"level":"error"`), "log of the operator")
 			Eventually(condition("states", "Ready")).Should(HavePrefix(notInstalled))
 			Eventually(condition("states", "Available")).Should(HavePrefix("True "))
 			ExpectAnswer(namespace, "states", "80", Equal("states\n"))
-			Expect(Kubectl("-n", operatorNamespace, "logs", operatorDeployment, "--since=5s")).NotTo(ContainSubstring(`"level":"error"`), "log of the operator")
 		}
 
 		expectRoute := func() {
@@ -85,7 +87,8 @@ func gateways() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(after).To(HaveLen(1))
 		Expect(after[0].UID).To(Equal(pods[0].UID), "pod of the operator")
-		Expect(after[0].Status.ContainerStatuses[0].RestartCount).To(Equal(pods[0].Status.ContainerStatuses[0].RestartCount), "restarts of the operator")
+		restarts := pods[0].Status.ContainerStatuses[0].RestartCount
+		Expect(after[0].Status.ContainerStatuses[0].RestartCount).To(Equal(restarts), "restarts of the operator")
 	})
 
 	DescribeTable("reports the answer of its controller",

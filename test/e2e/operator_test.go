@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"strings"
 	"time"
 
@@ -195,10 +194,7 @@ func killLeader(pod string) {
 	requireLocalCluster("killing a process needs access to the node")
 	id := strings.TrimPrefix(Get(operatorNamespace, pod, &corev1.Pod{}).Status.ContainerStatuses[0].ContainerID, "containerd://")
 	Expect(id).NotTo(BeEmpty())
-	output, err := exec.Command("../../bin/local-cluster", "exec", "--", "/bin/sh", "-c",
-		`for p in $(grep -l `+id+` /proc/[0-9]*/cgroup 2>/dev/null | cut -d/ -f3); do [ "$(readlink /proc/$p/exe)" = /manager ] && kill -KILL $p && echo killed; done`).CombinedOutput()
-	Expect(err).NotTo(HaveOccurred(), string(output))
-	Expect(string(output)).To(Equal("killed\n"))
+	signal("KILL", "/manager", "cgroup", id)
 }
 
 func removal() {

@@ -12,10 +12,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
@@ -51,8 +49,7 @@ func requests() {
 	// An init container, as a webhook might inject, that runs longer than an old pod's preStop hook.
 	startSlowly := func() {
 		for _, echo := range echoes {
-			deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "echo-" + echo}}
-			Patch(deployment, `{"spec":{"template":{"spec":{"initContainers":[{
+			Kubectl("-n", namespace, "patch", "deployment", "echo-"+echo, "-p", `{"spec":{"template":{"spec":{"initContainers":[{
 				"name": "slow", "image": "docker.io/library/busybox:1.37", "command": ["sleep", "7"],
 				"securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}}}]}}}}`)
 		}
@@ -82,7 +79,8 @@ func requests() {
 		}
 	})
 	AfterAll(func() {
-		AddReportEntry("\n| change | seconds | Echo | requests | failed | on kept connections | failed |\n|---|---|---|---|---|---|---|\n" + strings.Join(table, "\n"))
+		AddReportEntry("\n| change | seconds | Echo | requests | failed | on kept connections | failed |\n|---|---|---|---|---|---|---|\n" +
+			strings.Join(table, "\n"))
 	})
 
 	DescribeTable("answers every request with the old or the new answer during", func(change func(), next string) {

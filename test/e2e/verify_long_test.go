@@ -111,9 +111,9 @@ var disturbances = []struct {
 	// The operator would exit if it could not renew its lease for 10 seconds, and the kubelet delays repeated restarts
 	// for up to five minutes.
 	{"an outage of the API server", func(_, _, _ string) {
-		signal("STOP", "kube-apiserver", "kube-apiserver")
+		signal("STOP", "kube-apiserver", "cmdline", "kube-apiserver")
 		time.Sleep(7 * time.Second)
-		signal("CONT", "kube-apiserver", "kube-apiserver")
+		signal("CONT", "kube-apiserver", "cmdline", "kube-apiserver")
 		Eventually(func() error { return Client().List(context.Background(), &corev1.NodeList{}) }, "60s").Should(Succeed())
 	}},
 	{"a restart of the DNS server", func(_, _, _ string) {

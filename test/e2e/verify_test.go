@@ -142,11 +142,11 @@ func verification() {
 	It("reports that kube-proxy does not program the new endpoint", func() {
 		requireLocalCluster("it stops kube-proxy on the node")
 		create("proxy")
-		DeferCleanup(signal, "CONT", "kube-proxy", "kube-proxy")
+		DeferCleanup(signal, "CONT", "kube-proxy", "cmdline", "kube-proxy")
 		breakage(namespace, "proxy", failsOn("service"), func() {
-			signal("STOP", "kube-proxy", "kube-proxy")
+			signal("STOP", "kube-proxy", "cmdline", "kube-proxy")
 			run("delete", "pods", "-l", "kkloud.io/echo=proxy", "--now")
-		}, func() { signal("CONT", "kube-proxy", "kube-proxy") })
+		}, func() { signal("CONT", "kube-proxy", "cmdline", "kube-proxy") })
 	})
 
 	It("reports that the cluster has no DNS server", func() {
@@ -163,7 +163,7 @@ func verification() {
 	It("reports a server that hangs, until the kubelet restarts it", func() {
 		requireLocalCluster("it stops a process on the node")
 		create("hanging")
-		breakage(namespace, "hanging", failsOn("service"), func() { signal("STOP", "http-echo", "-text=hanging") }, func() {})
+		breakage(namespace, "hanging", failsOn("service"), func() { signal("STOP", "http-echo", "cmdline", "-text=hanging") }, func() {})
 	})
 
 	It("reports no failure when the message changes", func() {
@@ -205,11 +205,14 @@ func verification() {
 	})
 }
 
-// signal sends a signal to every process of the node whose program and command line match.
-func signal(name, program, argument string) {
+// signal sends a signal to every process of the node whose program matches, and whose file in /proc contains a text.
+func signal(name, program, file, text string) {
 	GinkgoHelper()
-	output, err := exec.Command("../../bin/local-cluster", "exec", "--", "/bin/sh", "-c",
-		`for p in $(grep -l -e '`+argument+`' /proc/[0-9]*/cmdline 2>/dev/null | cut -d/ -f3); do case "$(readlink /proc/$p/exe)" in *`+program+`) kill -`+name+` $p && echo sent;; esac; done`).CombinedOutput()
+	script := fmt.Sprintf(`
+		for p in $(grep -l -e '%s' /proc/[0-9]*/%s 2>/dev/null | cut -d/ -f3); do
+			case "$(readlink /proc/$p/exe)" in *%s) kill -%s $p && echo sent;; esac
+		done`, text, file, program, name)
+	output, err := exec.Command("../../bin/local-cluster", "exec", "--", "/bin/sh", "-c", script).CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), string(output))
-	Expect(string(output)).To(ContainSubstring("sent"), "a process of %s with the argument %s", program, argument)
+	Expect(string(output)).To(ContainSubstring("sent"), "a process of %s with %s in its %s", program, text, file)
 }

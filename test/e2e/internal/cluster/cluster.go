@@ -33,15 +33,12 @@ import (
 	"github.com/kkloud-io/echo-operator/internal/children"
 )
 
-// requestTimeout is the limit for one request to the API server.
-const requestTimeout = 10 * time.Second
-
 var restConfig = sync.OnceValue(func() *rest.Config {
 	ginkgo.GinkgoHelper()
 	c, err := config.GetConfig()
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	c.QPS = -1
-	c.Timeout = requestTimeout
+	c.Timeout = 10 * time.Second
 	c.WarningHandlerWithContext = rest.NoWarnings{}
 	return c
 })
