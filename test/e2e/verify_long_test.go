@@ -18,9 +18,8 @@ import (
 )
 
 const (
-	costEchoes   = 50
-	costDuration = 10 * time.Minute
-
+	costEchoes      = 50
+	costDuration    = 10 * time.Minute
 	disturbedEchoes = 20
 	disturbedRounds = 3
 	// reportDelay is how long after a disturbance its failures may be reported.
