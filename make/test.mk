@@ -83,8 +83,7 @@ reproducible: bin/controller-gen bin/kustomize bin/operator-sdk bin/opm ## Build
 E2E = go -C test run github.com/onsi/ginkgo/v2/ginkgo -tags e2e -v
 LABELS ?=
 .PHONY: test-e2e
-test-e2e: export EXTRA_PACKAGES =
-test-e2e: cluster $(if $(LOCAL_CLUSTER),cluster-samples) bin/operator-sdk images push prober ## Test the operator on a cluster, installed by OLM.
+test-e2e: cluster $(if $(LOCAL_CLUSTER),cluster-samples) images push prober ## Test the operator on a cluster, installed by OLM.
 	$(E2E) -procs=4 -timeout 40m -label-filter='$(or $(LABELS),!gateway && !verification && !slow)' ./e2e
 
 .PHONY: e2e-gateway e2e-verification
@@ -95,7 +94,7 @@ e2e-verification: local-only cluster cluster-samples images push prober ## Break
 
 .PHONY: e2e-slow
 e2e-slow: EXTRA_PACKAGES = chromium
-e2e-slow: local-only cluster-gateway cluster-samples bin/operator-sdk images push prober ## Run the specs of a night: an hour of verification, costs, pages in a browser.
+e2e-slow: local-only cluster-gateway cluster-samples bin/operator-sdk images push prober ## Run the longest specs: disturbed verification, the scorecard, a page in a browser.
 	$(E2E) -timeout 3h -label-filter=slow ./e2e
 
 .PHONY: e2e-olm-v0 e2e-olm-v1 test-catalogs
