@@ -105,7 +105,4 @@ func TestEveryFieldIsDescribedWithItsBoundsAndDefault(t *testing.T) {
 	if status := slices.Sorted(maps.Keys(echo["status"].Properties)); !slices.Equal(documented, status) {
 		t.Errorf("%s describes the fields %q of the status, want %q", fieldsPage, documented, status)
 	}
-	if len(spec) < 25 {
-		t.Errorf("%s has %d fields in spec, want at least 25", crd, len(spec))
-	}
 }

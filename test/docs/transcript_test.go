@@ -5,12 +5,9 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"regexp"
-	"slices"
 	"strings"
-	"testing"
 	"time"
 )
 
@@ -132,96 +129,4 @@ func runBlocks(ctx context.Context, blocks []block, pause time.Duration, report 
 		err = ctx.Err()
 	}
 	return fmt.Errorf("the commands of line %d failed: %w", blocks[0].line, err)
-}
-
-// TestTutorialIsValidBashAndDeletesItsNamespace also checks that the page has enough commands and outputs.
-func TestTutorialIsValidBashAndDeletesItsNamespace(t *testing.T) {
-	page, err := os.ReadFile(tutorial)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := blocks(string(page))
-	outputs := 0
-	for _, b := range all {
-		if b.hasOutput {
-			outputs++
-		}
-	}
-	if len(all) < 15 || outputs < 10 {
-		t.Fatalf("%s: found %d blocks of commands and %d outputs, want at least 15 and 10", tutorial, len(all), outputs)
-	}
-	if output, err := exec.Command("bash", "-n", "-c", script(all, 0)).CombinedOutput(); err != nil {
-		t.Errorf("%s: bash cannot parse the commands: %s", tutorial, output)
-	}
-	if last := all[len(all)-1].commands; last != "kubectl delete namespace "+tutorialNamespace {
-		t.Errorf("%s: last command = %q, want one that deletes namespace %s", tutorial, last, tutorialNamespace)
-	}
-}
-
-func TestBlocksReturnsCommandsWithTheirOutput(t *testing.T) {
-	page := strings.Join([]string{
-		"# Title", "```console", "$ not expected", "```",
-		"```sh", "one", "", "two", "```", "", "```console", "1", "2", "```",
-		"```sh", "three", "```", "A sentence.", "```console", "an example", "```",
-		"```yaml", "no: commands", "```", "```sh", "four", "```", "```text", "4", "```", "```text", "an example", "```",
-		"- An item:", "", "  <!-- example -->", "  ```sh", "  five", "    six", "  ```",
-	}, "\n")
-	want := []block{
-		{line: 6, commands: "one\n\ntwo", output: "1\n2", hasOutput: true},
-		{line: 16, commands: "three"},
-		{line: 26, commands: "four", output: "4", hasOutput: true},
-		{line: 38, commands: "five\n  six", example: true},
-	}
-	if got := blocks(page); !slices.Equal(got, want) {
-		t.Errorf("blocks = %+v, want %+v", got, want)
-	}
-}
-
-func TestMatchesIgnoresAgesAndElidedLines(t *testing.T) {
-	for _, test := range []struct {
-		expected, output string
-		want             bool
-	}{
-		{"one", "one\n", true},
-		{"one", "One\n", false},
-		{"one", "one\ntwo\n", false},
-		{"one\ntwo", "one\n", false},
-		{"one  \ntwo", "one\ntwo \t\n\n", true},
-		{"", "", true},
-		{"", "a warning\n", false},
-		{"a.b", "axb", false},
-		{"NAME   AGE\nhello  8s", "NAME   AGE\nhello  2m5s", true},
-		{"NAME   AGE\nhello  8s", "NAME   AGE\nhello  <invalid>", true},
-		{"NAME   AGE\nhello  8s", "NAME   AGE\nhello  a while", false},
-		{"8s 9s", "1d 2h3m", true},
-		{"in8s", "in9s", false},
-		{"one\n...\nfour", "one\ntwo\nthree\nfour\n", true},
-		{"one\n...\nfour", "one\nfour\n", true},
-		{"...\nfour", "three\nfive\n", false},
-	} {
-		if got := (block{output: test.expected}).matches(test.output); got != test.want {
-			t.Errorf("expected output %q, actual output %q: matches = %t, want %t", test.expected, test.output, got, test.want)
-		}
-	}
-}
-
-func TestRunBlocksReportsOutputUntilTheFirstFailure(t *testing.T) {
-	all := []block{{commands: "greeting=hello\ncat <<EOF\ntext\nEOF"}, {commands: "echo $greeting >&2; printf no-newline"}, {line: 7, commands: "false\necho not reached"}}
-	var outputs []string
-	report := func(_ block, output string) { outputs = append(outputs, trimmed(output)) }
-
-	if err := runBlocks(t.Context(), all[:2], 0, report); err != nil {
-		t.Error(err)
-	}
-	if want := []string{"text", "hello\nno-newline"}; !slices.Equal(outputs, want) {
-		t.Errorf("outputs = %q, want %q", outputs, want)
-	}
-	if err := runBlocks(t.Context(), all, 0, report); err == nil || !strings.Contains(err.Error(), "line 7 failed: exit status 1") {
-		t.Errorf("error of a block that fails = %v, want one with its line and exit status", err)
-	}
-	soon, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if err := runBlocks(soon, []block{{line: 3, commands: "sleep 5"}}, 0, report); err == nil || !strings.Contains(err.Error(), "line 3 failed: context deadline exceeded") {
-		t.Errorf("error of a block that exceeds the deadline = %v, want one with its line and the deadline", err)
-	}
 }
