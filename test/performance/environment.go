@@ -40,15 +40,13 @@ type environment struct {
 	directory      string
 	operatorConfig *rest.Config
 	baselineClient client.Client
-	// bare means that no controllers and no kubelet run.
-	bare bool
-
-	namespaces int
+	namespaces     int
 }
 
 // startEnvironment starts etcd and kube-apiserver, and kube-controller-manager and a kubelet that
 // reports pods as ready unless bare is set.
 func startEnvironment(ctx context.Context, root string, bare bool) (*environment, error) {
+	progress("Starting etcd and kube-apiserver ...")
 	directory, err := os.MkdirTemp("", "performance-")
 	if err != nil {
 		return nil, err
@@ -57,11 +55,11 @@ func startEnvironment(ctx context.Context, root string, bare bool) (*environment
 	if err != nil {
 		return nil, err
 	}
-	e := &environment{bare: bare, directory: directory, program: filepath.Join(bin, "manager"), audit: controlplane.AuditLog(filepath.Join(directory, "audit.log"))}
+	e := &environment{directory: directory, program: filepath.Join(bin, "manager"), audit: controlplane.AuditLog(filepath.Join(directory, "audit.log"))}
 	if e.controlPlane, err = controlplane.Start(ctx, controlplane.Options{Root: root, Bin: bin, Logs: directory, AuditLog: e.audit, Bare: bare}); err != nil {
 		return nil, err
 	}
-	if err := e.addUsers(ctx, root); err != nil {
+	if err := e.addUsers(ctx, filepath.Join(root, "config", "rbac")); err != nil {
 		return nil, errors.Join(err, e.stop(ctx))
 	}
 	return e, nil
@@ -69,8 +67,7 @@ func startEnvironment(ctx context.Context, root string, bare bool) (*environment
 
 // addUsers creates the users of the operator and of the baseline client, with the permissions of
 // the operator's ClusterRole.
-func (e *environment) addUsers(ctx context.Context, root string) (err error) {
-	roles := filepath.Join(root, "config", "rbac")
+func (e *environment) addUsers(ctx context.Context, roles string) (err error) {
 	role := filepath.Join(roles, "role.yaml")
 	if e.operatorConfig, err = e.controlPlane.AddUser(ctx, operatorUser, role, filepath.Join(roles, "metrics_auth_role.yaml")); err != nil {
 		return err
@@ -82,12 +79,18 @@ func (e *environment) addUsers(ctx context.Context, root string) (err error) {
 	if e.baselineClient, err = client.New(config, client.Options{Scheme: e.controlPlane.Client.Scheme()}); err != nil {
 		return err
 	}
-	// The baseline client also updates children, which the operator patches, and ConfigMaps, as the scale of
-	// what a write costs. A bare API server does not aggregate the role edit.
+	// The baseline client updates children, which the operator patches. A bare API server does not
+	// aggregate the role edit.
+	return e.bind(ctx, baselineUser+"-edits", "system:aggregate-to-edit",
+		rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: baselineUser})
+}
+
+// bind gives a subject the permissions of a ClusterRole.
+func (e *environment) bind(ctx context.Context, name, role string, subject rbacv1.Subject) error {
 	return e.controlPlane.Client.Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: baselineUser + "-edits"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:aggregate-to-edit"},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: baselineUser}},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects:   []rbacv1.Subject{subject},
 	})
 }
 
@@ -168,11 +171,9 @@ func (e *environment) startOperatorOnNewEchoes(ctx context.Context, n int, args 
 // editEchoes changes the spec of every Echo.
 func (e *environment) editEchoes(ctx context.Context, echoes []*echov1.Echo, change func(*echov1.EchoSpec)) error {
 	return forEach(ctx, len(echoes), setupConcurrency, func(ctx context.Context, i int) error {
-		if err := e.controlPlane.Client.Get(ctx, client.ObjectKeyFromObject(echoes[i]), echoes[i]); err != nil {
-			return err
-		}
+		before := client.MergeFrom(echoes[i].DeepCopy())
 		change(&echoes[i].Spec)
-		return e.controlPlane.Client.Update(ctx, echoes[i])
+		return e.controlPlane.Client.Patch(ctx, echoes[i], before)
 	})
 }
 

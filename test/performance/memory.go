@@ -9,7 +9,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kkloud-io/echo-operator/internal/children"
@@ -19,86 +18,91 @@ import (
 
 // memory is in bytes unless the field says otherwise.
 type memory struct {
-	// Peak is the peak resident memory of the operator.
-	Peak float64
-	// Heap is the live heap of the operator after a garbage collection in steady state.
-	Heap float64
-	// Mallocs is the number of allocations of a reconciliation that changes nothing, including
+	// peak is the peak resident memory of the operator.
+	peak float64
+	// heapPerEcho is the live heap of the operator that an Echo adds, in steady state.
+	heapPerEcho float64
+	// mallocs is the number of allocations of a reconciliation that changes nothing, including
 	// the event that triggers it.
-	Mallocs float64
-	// Watches is the number of watches that the operator started.
-	Watches float64
-	// APIServer is the live heap of the API server after a garbage collection.
-	APIServer float64
+	mallocs float64
+	// watches is the number of watches that the operator started.
+	watches float64
 }
 
-const (
-	kib = 1 << 10
-	mib = 1 << 20
-)
-
-// heapSamples is how often the live heap is measured again. The least counts, because on a busy
+// heapSamples is how often the live heap is measured. The least counts, because on a busy
 // machine buffers are live for some time after the last request.
 const heapSamples = 3
 
-// memoryWith measures the operator after n new Echoes have converged.
-func (e *environment) memoryWith(ctx context.Context, n int) (m memory, err error) {
+// measureMemory measures the operator before and after n new Echoes have converged. Beside them are
+// as many uncontrolled objects, which the operator must not hold.
+func (e *environment) measureMemory(ctx context.Context, n int) (m memory, err error) {
 	port, err := controlplane.FreePort()
 	if err != nil {
 		return m, err
 	}
+	address := "http://127.0.0.1:" + port
 	mark, err := e.audit.Mark()
 	if err != nil {
 		return m, err
 	}
-	namespace, _, operator, err := e.startOperatorOnNewEchoes(ctx, n, "--pprof-bind-address=127.0.0.1:"+port)
+	namespace, _, operator, err := e.startOperatorOnNewEchoes(ctx, 0, "--pprof-bind-address=127.0.0.1:"+port)
 	if err != nil {
 		return m, err
 	}
 	defer func() { err = errors.Join(err, operator.Terminate(), e.deleteEchoes(ctx, namespace)) }()
-	if err := sleep(ctx, settleTime); err != nil {
+	empty, err := liveHeap(ctx, address)
+	if err != nil {
+		return m, err
+	}
+	if err := e.createUncontrolled(ctx, namespace, n); err != nil {
+		return m, err
+	}
+	if _, err := e.createEchoes(ctx, namespace, n); err != nil {
+		return m, err
+	}
+	if err := e.awaitEchoes(ctx, namespace, operator, isConverged); err != nil {
+		return m, err
+	}
+	heap, err := liveHeap(ctx, address)
+	if err != nil {
+		return m, err
+	}
+	m.heapPerEcho = (heap - empty) / float64(n)
+	if m.peak, err = process.PeakMemory(operator.PID()); err != nil {
 		return m, err
 	}
 	events, err := e.audit.Since(mark, operatorUser)
 	if err != nil {
 		return m, err
 	}
-	m.Watches = newRequestCount("", events, 1).Watches
-	if m.Peak, err = process.PeakMemory(operator.PID()); err != nil {
-		return m, err
-	}
-	server, err := e.apiServerMemStats(ctx)
-	if err != nil {
-		return m, err
-	}
-	m.APIServer = server["HeapAlloc"]
-	address := "http://127.0.0.1:" + port
+	m.watches = newRequestCount("", events, 1).watches
 	before, err := process.MemStats(ctx, http.DefaultClient, address)
 	if err != nil {
 		return m, err
 	}
-	m.Heap = before["HeapAlloc"]
-	if n > 0 {
-		if err := e.triggerReconciliations(ctx, namespace, n); err != nil {
-			return m, err
-		}
-		after, err := process.MemStats(ctx, http.DefaultClient, address)
-		if err != nil {
-			return m, err
-		}
-		m.Mallocs = (after["Mallocs"] - before["Mallocs"]) / float64(n)
+	if err := e.triggerReconciliations(ctx, namespace, n); err != nil {
+		return m, err
 	}
+	after, err := process.MemStats(ctx, http.DefaultClient, address)
+	m.mallocs = (after["Mallocs"] - before["Mallocs"]) / float64(n)
+	return m, err
+}
+
+// liveHeap returns the live heap of the program whose pprof endpoint has the address.
+func liveHeap(ctx context.Context, address string) (heap float64, err error) {
 	for range heapSamples {
 		if err := sleep(ctx, settleTime); err != nil {
-			return m, err
+			return 0, err
 		}
 		stats, err := process.MemStats(ctx, http.DefaultClient, address)
 		if err != nil {
-			return m, err
+			return 0, err
 		}
-		m.Heap = min(m.Heap, stats["HeapAlloc"])
+		if sample := stats["HeapAlloc"]; heap == 0 || sample < heap {
+			heap = sample
+		}
 	}
-	return m, nil
+	return heap, nil
 }
 
 // triggerReconciliations adds a label to every Deployment, which triggers a reconciliation of
@@ -114,26 +118,14 @@ func (e *environment) triggerReconciliations(ctx context.Context, namespace stri
 	return sleep(ctx, settleTime)
 }
 
-func (e *environment) apiServerMemStats(ctx context.Context) (map[string]float64, error) {
-	c, err := rest.HTTPClientFor(e.controlPlane.Config)
-	if err != nil {
-		return nil, err
-	}
-	return process.MemStats(ctx, c, e.controlPlane.Config.Host)
-}
-
 // createUncontrolled creates n objects of each kind of child that no Echo controls, and that do
 // not carry the operator's labels.
-func (e *environment) createUncontrolled(ctx context.Context, n int) error {
-	namespace, err := e.createNamespace(ctx)
-	if err != nil {
-		return err
-	}
+func (e *environment) createUncontrolled(ctx context.Context, namespace string, n int) error {
 	return forEach(ctx, n, setupConcurrency, func(ctx context.Context, i int) error {
 		echo := newEcho(namespace, fmt.Sprint("uncontrolled-", i))
 		echo.Spec.Port, echo.Spec.TargetPort = 80, 5678
 		for _, kind := range children.Kinds {
-			if kind.OptionalAPI || kind.Verifier {
+			if !kind.Wanted(echo) {
 				continue
 			}
 			object := kind.New()

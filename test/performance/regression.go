@@ -85,51 +85,41 @@ func compareFigures(recorded, measured []figure) error {
 
 // measureFigures measures what is compared with the recorded baseline, which is nil when it is recorded.
 func (o options) measureFigures(ctx context.Context, recorded []figure) (figures []figure, err error) {
-	progress("Starting etcd and kube-apiserver ...")
 	e, err := startEnvironment(ctx, o.root, true)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, e.stop(context.WithoutCancel(ctx))) }()
-	progress("Requests per Echo, with %d Echoes ...", regressionCheckSize)
-	counts, err := e.countRequests(ctx, regressionCheckSize, settleTime, isConverged)
+	progress("Requests per Echo ...")
+	counts, err := e.countRequests(ctx, requestSampleSize, settleTime, isConverged)
 	if err != nil {
 		return nil, err
 	}
 	for _, c := range counts {
 		figures = append(figures,
 			// The operator retries a write after a conflict: rarely, and only on a busy machine.
-			figure{Name: "writes per Echo: " + c.Operation, Value: c.Writes, Tolerance: 0.05},
-			figure{Name: "live reads per Echo: " + c.Operation, Value: c.Reads, Tolerance: 0.05},
+			newFigure("writes per Echo: "+c.operation, c.writes, 0.05),
+			newFigure("live reads per Echo: "+c.operation, c.reads, 0.05),
 			// An event that arrives after more than a second causes one more.
-			figure{Name: "reconciliations per Echo: " + c.Operation, Value: c.Reconciliations, Tolerance: 0.2})
+			newFigure("reconciliations per Echo: "+c.operation, c.reconciliations, 0.2))
 	}
 	progress("Memory and allocations ...")
-	none, err := e.memoryWith(ctx, 0)
+	m, err := e.measureMemory(ctx, regressionCheckSize)
 	if err != nil {
 		return nil, err
 	}
-	many, err := e.memoryWith(ctx, regressionCheckSize)
-	if err != nil {
-		return nil, err
-	}
-	memory := (many.Heap - none.Heap) / regressionCheckSize / kib
 	figures = append(figures,
-		figure{Name: "live memory per Echo, in KiB", Value: memory, Tolerance: memory / 10},
-		figure{Name: "allocations per reconciliation without a change", Value: many.Mallocs, Tolerance: many.Mallocs / 20},
-		figure{Name: "watches", Value: many.Watches})
+		newFigure("live memory per Echo, in KiB", m.heapPerEcho/kib, m.heapPerEcho/kib/10),
+		newFigure("allocations per reconciliation without a change", m.mallocs, m.mallocs/20),
+		newFigure("watches", m.watches, 0))
 	progress("CPU time of the operator and of the baseline client ...")
-	cpu, err := measureCPUFigures(recorded, func(turns int) (operator, baseline []timings, err error) {
-		return options{turns: turns}.takeTurns(ctx, e, regressionCheckSize, setupConcurrency, true)
-	})
-	if err != nil {
-		return nil, err
-	}
-	figures = append(figures, cpu...)
-	for i := range figures { // Further digits vary from run to run.
-		figures[i].Value, figures[i].Tolerance = round(figures[i].Value), round(figures[i].Tolerance)
-	}
-	return figures, nil
+	cpu, err := e.measureCPUFigures(ctx, recorded)
+	return append(figures, cpu...), err
+}
+
+// newFigure rounds: further digits vary from run to run.
+func newFigure(name string, value, tolerance float64) figure {
+	return figure{Name: name, Value: math.Round(100*value) / 100, Tolerance: math.Round(100*tolerance) / 100}
 }
 
 // A CPU time varies by a tenth from turn to turn, and the median of few turns with it.
@@ -140,24 +130,23 @@ const (
 
 // measureCPUFigures takes more turns if the median of a few exceeds what is allowed, or is to be
 // recorded.
-func measureCPUFigures(recorded []figure, takeTurns func(turns int) (operator, baseline []timings, err error)) (figures []figure, err error) {
+func (e *environment) measureCPUFigures(ctx context.Context, recorded []figure) (figures []figure, err error) {
 	var operator, baseline []timings
-	for _, turns := range []int{cpuTurns, recheckedTurns} {
-		o, b, err := takeTurns(turns - len(operator))
+	for _, turns := range []int{cpuTurns, recheckedTurns - cpuTurns} {
+		o, b, err := e.takeTurns(ctx, turns, regressionCheckSize, setupConcurrency)
 		if err != nil {
 			return nil, err
 		}
 		operator, baseline = append(operator, o...), append(baseline, b...)
-		cpu := func(operation func(timings) measurement) float64 {
-			return newRatioResult("", pick(operator, operation, writerCPU), pick(baseline, operation, writerCPU), nil).Value
-		}
+		created := newRatioResult("", pick(operator, create, cpu), pick(baseline, create, cpu), nil).value
+		edits := newRatioResult("", pick(operator, edited, cpu), pick(baseline, edited, cpu), nil).value
 		// One more reconciliation adds a tenth to a creation, and a quarter to an edit.
 		figures = []figure{
-			{Name: "CPU time relative to the baseline client: create", Value: cpu(create), Tolerance: cpu(create) / 4},
-			{Name: "CPU time relative to the baseline client: edit of the message", Value: cpu(edited), Tolerance: cpu(edited) * 0.15},
+			newFigure("CPU time relative to the baseline client: create", created, created/4),
+			newFigure("CPU time relative to the baseline client: edit of the message", edits, edits*0.15),
 		}
 		if recorded != nil && !anyExceeds(recorded, figures) {
-			return figures, nil
+			break
 		}
 	}
 	return figures, nil
@@ -166,8 +155,6 @@ func measureCPUFigures(recorded []figure, takeTurns func(turns int) (operator, b
 // anyExceeds reports whether a figure is larger than allowed.
 func anyExceeds(recorded, measured []figure) bool {
 	return slices.ContainsFunc(measured, func(m figure) bool {
-		return slices.ContainsFunc(recorded, func(r figure) bool { return r.Name == m.Name && round(m.Value) > r.allowed() })
+		return slices.ContainsFunc(recorded, func(r figure) bool { return r.Name == m.Name && m.Value > r.allowed() })
 	})
 }
-
-func round(value float64) float64 { return math.Round(100*value) / 100 }

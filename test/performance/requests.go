@@ -3,17 +3,14 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
-	"slices"
+	"net/url"
+	"path"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
-	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/internal/testing/controlplane"
 )
 
@@ -37,16 +34,11 @@ func (e *environment) countRequests(ctx context.Context, n int, steadyState time
 	if err != nil {
 		return nil, err
 	}
-	port, err := controlplane.FreePort()
+	scraper, err := e.newScraper(ctx, namespace)
 	if err != nil {
 		return nil, err
 	}
-	scraper, err := e.newScraper(ctx, namespace, port)
-	if err != nil {
-		return nil, err
-	}
-	metricsAddress := "--metrics-bind-address=127.0.0.1:" + port
-	operator, err := e.startOperator(namespace, metricsAddress)
+	operator, err := e.startOperator(namespace, scraper.flag())
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +62,7 @@ func (e *environment) countRequests(ctx context.Context, n int, steadyState time
 				return err
 			}
 			reconciliations = 0
-			next, err := e.startOperator(namespace, metricsAddress)
+			next, err := e.startOperator(namespace, scraper.flag())
 			if err != nil {
 				return err
 			}
@@ -79,10 +71,7 @@ func (e *environment) countRequests(ctx context.Context, n int, steadyState time
 		}},
 		{operationNone, func() error { return sleep(ctx, steadyState) }},
 		{operationDelete, func() error {
-			if err := e.controlPlane.Client.DeleteAllOf(ctx, &echov1.Echo{}, client.InNamespace(namespace)); err != nil || e.bare {
-				return err
-			}
-			return e.awaitNoChildren(ctx, namespace)
+			return e.controlPlane.Client.DeleteAllOf(ctx, &echov1.Echo{}, client.InNamespace(namespace))
 		}},
 	} {
 		mark, err := e.audit.Mark()
@@ -107,8 +96,9 @@ func (e *environment) countRequests(ctx context.Context, n int, steadyState time
 			return nil, err
 		}
 		count := newRequestCount(operation.name, events, n)
-		count.Reconciliations = (total - reconciliations) / float64(n)
+		count.reconciliations = (total - reconciliations) / float64(n)
 		counts, reconciliations = append(counts, count), total
+		progress("  %s: %v", count.operation, count.requests)
 	}
 	return counts, nil
 }
@@ -120,80 +110,44 @@ func isReady(echo *echov1.Echo) bool {
 
 // requestCount is the number of requests of the operator per Echo.
 type requestCount struct {
-	Operation string  `json:"operation"`
-	Writes    float64 `json:"writes"`
-	// Reads are GETs of single objects.
-	Reads float64 `json:"reads"`
-	// Requests are all requests by verb and resource.
-	Requests map[string]float64 `json:"requests"`
-	// Reconciliations is the number of reconciliations.
-	Reconciliations float64 `json:"reconciliations"`
-	// Watches is the number of started watches, in total and not per Echo.
-	Watches float64 `json:"watches"`
+	operation string
+	writes    float64
+	// reads are GETs of single objects.
+	reads float64
+	// requests are all requests by verb and resource.
+	requests        map[string]float64
+	reconciliations float64
+	// watches is the number of watches, in total and not per Echo. One that the API server ended and the
+	// operator started again counts once.
+	watches float64
 }
 
 func newRequestCount(operation string, events []controlplane.AuditEvent, n int) requestCount {
-	c := requestCount{Operation: operation, Requests: map[string]float64{}}
-	requests, writes, reads := map[string]int{}, 0, 0
+	c, watches := requestCount{operation: operation, requests: map[string]float64{}}, map[string]bool{}
 	for _, event := range events {
 		ref := event.ObjectRef
 		if ref == nil || ref.Resource == "leases" {
 			continue
 		}
 		if event.Verb == "watch" {
-			if event.Stage == "ResponseStarted" {
-				c.Watches++
+			if uri, err := url.Parse(event.RequestURI); err == nil {
+				watches[uri.Path+" "+uri.Query().Get("labelSelector")+" "+uri.Query().Get("fieldSelector")] = true
 			}
 			continue
 		}
-		request := event.Verb + " " + ref.Resource
-		if ref.Subresource != "" {
-			request += "/" + ref.Subresource
-		}
-		requests[request]++
+		c.requests[event.Verb+" "+path.Join(ref.Resource, ref.Subresource)]++
 		if isWrite(event) {
-			writes++
+			c.writes++
 		} else if event.Verb == "get" {
-			reads++
+			c.reads++
 		}
 	}
 	// Divide only once: a sum of fractions is inexact.
-	for request, times := range requests {
-		c.Requests[request] = float64(times) / float64(n)
+	for request := range c.requests {
+		c.requests[request] /= float64(n)
 	}
-	c.Writes, c.Reads = float64(writes)/float64(n), float64(reads)/float64(n)
+	c.writes /= float64(n)
+	c.reads /= float64(n)
+	c.watches = float64(len(watches))
 	return c
-}
-
-// String lists the requests, the most frequent first.
-func (c requestCount) String() (text string) {
-	names := slices.SortedFunc(maps.Keys(c.Requests), func(a, b string) int {
-		if c.Requests[a] != c.Requests[b] {
-			return int(1000 * (c.Requests[b] - c.Requests[a]))
-		}
-		return len(a) - len(b)
-	})
-	for _, name := range names {
-		if text != "" {
-			text += ", "
-		}
-		text += fmt.Sprintf("%s %.2f", name, c.Requests[name])
-	}
-	return text
-}
-
-// awaitNoChildren waits until the garbage collector has deleted every child.
-func (e *environment) awaitNoChildren(ctx context.Context, namespace string) error {
-	return wait.PollUntilContextTimeout(ctx, time.Second, timeout, true, func(ctx context.Context) (bool, error) {
-		for _, kind := range children.Kinds {
-			if kind.OptionalAPI {
-				continue
-			}
-			list := kind.NewList().(client.ObjectList)
-			if err := e.controlPlane.Client.List(ctx, list, client.InNamespace(namespace)); err != nil || meta.LenList(list) > 0 {
-				return false, err
-			}
-		}
-		return true, nil
-	})
 }

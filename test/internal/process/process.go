@@ -1,4 +1,4 @@
-// Package process measures the memory of a running program.
+// Package process measures the memory and the CPU time of a running program.
 package process
 
 import (
@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/prometheus/procfs"
 )
@@ -31,6 +32,16 @@ func Memory(pid int) (float64, error) {
 	}
 	status, err := process.NewStatus()
 	return float64(status.VmRSS), err
+}
+
+// CPUTime is the CPU time that a process has used since its start.
+func CPUTime(pid int) (time.Duration, error) {
+	process, err := procfs.NewProc(pid)
+	if err != nil {
+		return 0, err
+	}
+	stat, err := process.Stat()
+	return time.Duration(stat.CPUTime() * float64(time.Second)), err
 }
 
 // MemStats runs a garbage collection in the program whose pprof endpoint has the address, and
