@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	tutorial = root + "/docs/tutorial.md"
+	tutorial = "docs/tutorial.md"
 	// tutorialNamespace is the namespace that the tutorial uses.
 	tutorialNamespace = "echo-tutorial"
 )

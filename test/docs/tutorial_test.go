@@ -5,7 +5,6 @@ package docs
 import (
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -28,15 +27,12 @@ func TestTutorial(t *testing.T) {
 	if err := testcluster.Check(root); err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile(tutorial)
-	if err != nil {
-		t.Fatal(err)
-	}
-	removeTutorial(t) // A failed run leaves it.
-	t.Cleanup(func() { removeTutorial(t) })
+	remove := func() { run(t, "kubectl", "delete", "namespace", tutorialNamespace, "--ignore-not-found") }
+	remove() // A failed run leaves it.
+	t.Cleanup(remove)
 	ctx, cancel := context.WithTimeout(t.Context(), tutorialTime)
 	defer cancel()
-	err = runBlocks(ctx, blocks(string(page)), pause, func(b block, output string) {
+	err := runBlocks(ctx, blocks(readFile(t, tutorial)), pause, func(b block, output string) {
 		t.Logf("line %d:\n%s\n\n%s", b.line, b.commands, output)
 		if b.hasOutput && !b.matches(output) {
 			t.Errorf("%s:%d: output =\n%s\nwant:\n%s", tutorial, b.line, output, b.output)
@@ -84,12 +80,5 @@ func run(t *testing.T, command ...string) {
 	t.Helper()
 	if output, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", strings.Join(command, " "), err, output)
-	}
-}
-
-func removeTutorial(t *testing.T) {
-	output, err := exec.Command("kubectl", "delete", "namespace", tutorialNamespace, "--ignore-not-found").CombinedOutput()
-	if err != nil {
-		t.Errorf("%v: %s", err, output)
 	}
 }
