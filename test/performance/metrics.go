@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
@@ -14,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kkloud-io/echo-operator/internal/testing/controlplane"
 )
@@ -49,8 +52,17 @@ func (e *environment) newScraper(ctx context.Context, name string) (*scraper, er
 // flag makes an operator serve its metrics at the address of the scraper.
 func (s *scraper) flag() string { return "--metrics-bind-address=" + s.address }
 
-// reconciliations reads the number of reconciliations of Echoes since the operator's start.
+// reconciliations reads the number of reconciliations of Echoes since the operator's start. A new
+// operator serves metrics only when it has created a certificate.
 func (s *scraper) reconciliations(ctx context.Context) (count float64, err error) {
+	timedOut := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		count, err = s.scrape(ctx)
+		return err == nil, nil
+	})
+	return count, errors.Join(timedOut, err)
+}
+
+func (s *scraper) scrape(ctx context.Context) (count float64, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+s.address+"/metrics", nil)
 	if err != nil {
 		return 0, err

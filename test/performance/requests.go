@@ -67,7 +67,7 @@ func (e *environment) countRequests(ctx context.Context, n int, steadyState time
 				return err
 			}
 			operator = next
-			return nil
+			return awaitWorkers(ctx, operator)
 		}},
 		{operationNone, func() error { return sleep(ctx, steadyState) }},
 		{operationDelete, func() error {

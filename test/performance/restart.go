@@ -50,7 +50,7 @@ func (e *environment) restart(ctx context.Context, n, turns int) (s starts, err 
 		s.firstReconciliation = append(s.firstReconciliation, time.Since(begin))
 		if err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
 			count, err := scraper.reconciliations(ctx)
-			return err == nil && count >= float64(n), operator.Failed() // It serves metrics soon.
+			return count >= float64(n), errors.Join(err, operator.Failed())
 		}); err != nil {
 			return s, err
 		}
