@@ -57,7 +57,7 @@ chaos-mutants: ## Run the mutation tests: each suite has to detect its mutants.
 BENCH = $(NO_CLUSTER) go -C test run ./performance -root $(CURDIR)
 .PHONY: bench bench-check
 bench: ## Compare the operator with a baseline client that writes the same objects; an hour, or two minutes with N=200 RUNS=3.
-	$(BENCH) -report $(BIN)/bench.json $(if $(N),-n $(N)) $(if $(RUNS),-turns $(RUNS))
+	$(BENCH) $(if $(N),-n $(N)) $(if $(RUNS),-turns $(RUNS))
 bench-check: ## Compare requests, allocations and memory with the recorded baseline; RECORD=1 records them again.
 	$(BENCH) -check $(CURDIR)/test/performance/recorded_baseline.json $(if $(RECORD),-record)
 
