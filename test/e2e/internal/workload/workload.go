@@ -99,11 +99,11 @@ func (w Workload) Observe() Snapshot {
 func (w Workload) servers() (servers []string, err error) {
 	pods, err := cluster.Pods(w.Namespace, "kkloud.io/echo")
 	for _, pod := range pods {
-		server := string(pod.UID)
+		server := []string{string(pod.UID)}
 		for _, container := range pod.Status.ContainerStatuses {
-			server += fmt.Sprint(" ", container.RestartCount)
+			server = append(server, fmt.Sprint(container.RestartCount))
 		}
-		servers = append(servers, server)
+		servers = append(servers, strings.Join(server, " "))
 	}
 	slices.Sort(servers)
 	return servers, err
