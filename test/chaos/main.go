@@ -46,23 +46,17 @@ func parse(args []string) (o options, err error) {
 	flags.StringVar(&o.suite, "suite", "", "run only the suite of this `name`")
 	flags.StringVar(&o.Scenario, "scenario", "", "run only scenarios (with -mutants: mutants) whose name contains this `text`")
 	flags.Uint64Var(&o.Runs, "runs", 50, "`number` of random schedules")
-	flags.Uint64Var(&o.Seed, "seed", 1, "`seed` of the first random schedule; with -short -mutants, of the sample of mutants (0: all)")
-	flags.IntVar(&o.Workers, "workers", 8, "`number` of scenarios that run at the same time")
-	flags.BoolVar(&o.Short, "short", false, "run the short form, which takes minutes instead of hours")
-	flags.Uint64Var(&o.Sample, "sample", 0, "run one of every eight scenarios, which this `number` selects; 0 runs all")
-	flags.BoolVar(&o.mutants, "mutants", false, "run mutation tests: the suites have to catch each mutant of the operator")
+	flags.Uint64Var(&o.Seed, "seed", 1, "`seed` of the first random schedule")
+	flags.BoolVar(&o.Short, "short", false, "run the fixed core, which takes minutes instead of hours")
+	flags.BoolVar(&o.mutants, "mutants", false, "run mutation tests: the fixed core of a suite has to catch each mutant of the operator")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
 	if flags.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q: chaos takes flags only", flags.Arg(0))
 	}
-	var names []string
-	for _, suite := range scenarios.Suites {
-		names = append(names, suite.Name)
-	}
-	if o.suite != "" && !slices.Contains(names, o.suite) {
-		return o, fmt.Errorf("-suite is %q, want one of %s", o.suite, strings.Join(names, ", "))
+	if len(o.suites()) == 0 {
+		return o, fmt.Errorf("there is no suite %q", o.suite)
 	}
 	return o, nil
 }
@@ -83,7 +77,7 @@ func run(ctx context.Context, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	h, err := harness.Start(ctx, o.Root, directory, o.Workers)
+	h, err := harness.Start(ctx, o.Root, directory)
 	if err != nil {
 		return err
 	}

@@ -111,7 +111,7 @@ func (e *Environment) StartOperatorFor(namespaces ...string) (err error) {
 // StartDirectOperator starts the subject's operator without a proxy, which would change the encoding
 // of what the operator reads.
 func (e *Environment) StartDirectOperator(namespaces ...string) (err error) {
-	if e.Operator, err = e.startOperator(e.program, "", e.user, namespaces, e.Args...); err != nil {
+	if e.Operator, err = e.startOperator(e.program, e.user, namespaces, e.Args...); err != nil {
 		return err
 	}
 	e.logs = append(e.logs, e.Operator.Log)
@@ -120,7 +120,7 @@ func (e *Environment) StartDirectOperator(namespaces ...string) (err error) {
 
 // NewOperator starts an operator behind a proxy, with the environment's arguments.
 func (e *Environment) NewOperator(p *proxy.Proxy, namespaces ...string) (*controlplane.Operator, error) {
-	return e.startOperator(e.program, "", p.Config(), namespaces, e.Args...)
+	return e.startOperator(e.program, p.Config(), namespaces, e.Args...)
 }
 
 // Restart kills the subject's operator, and starts it again.
@@ -138,17 +138,12 @@ type Replica struct {
 }
 
 // AddReplica starts another operator in the subject namespace.
-func (e *Environment) AddReplica(args ...string) (Replica, error) { return e.addReplica("", args...) }
-
-// AddReplicaWithImage starts another operator with another default server image.
-func (e *Environment) AddReplicaWithImage(image string) (Replica, error) { return e.addReplica(image) }
-
-func (e *Environment) addReplica(image string, args ...string) (r Replica, err error) {
+func (e *Environment) AddReplica(args ...string) (r Replica, err error) {
 	if r.Proxy, err = proxy.New(e.user); err != nil {
 		return r, err
 	}
 	e.otherProxies = append(e.otherProxies, r.Proxy)
-	r.Operator, err = e.startOperator(e.program, image, r.Proxy.Config(), []string{e.Subject}, args...)
+	r.Operator, err = e.startOperator(e.program, r.Proxy.Config(), []string{e.Subject}, args...)
 	return r, err
 }
 
@@ -196,14 +191,9 @@ type Measurement struct {
 	Limit   float64 `json:"limit"`
 }
 
-// Record records how long something took.
-func (e *Environment) Record(name string, took, limit time.Duration) {
-	e.measurements = append(e.measurements, Measurement{Name: name, Seconds: took.Seconds(), Limit: limit.Seconds()})
-}
-
 // Measure records how long something took, and fails if it took longer than its limit.
 func (e *Environment) Measure(name string, took, limit time.Duration) error {
-	e.Record(name, took, limit)
+	e.measurements = append(e.measurements, Measurement{Name: name, Seconds: took.Seconds(), Limit: limit.Seconds()})
 	return oracle.CheckDuration(name, took, limit)
 }
 
@@ -213,7 +203,7 @@ const clearTimeout = 3 * time.Minute
 // Clear deletes all Echoes and children in a namespace.
 func (h *Harness) Clear(ctx context.Context, namespace string) error {
 	return wait.PollUntilContextTimeout(ctx, pollInterval, clearTimeout, true, func(ctx context.Context) (bool, error) {
-		objects, err := h.objects(ctx, kinds.Lists(), namespace)
+		objects, err := h.Objects(ctx, kinds.Lists(), namespace)
 		if err != nil {
 			return false, err
 		}
@@ -237,8 +227,8 @@ func (h *Harness) delete(ctx context.Context, object client.Object) error {
 	return client.IgnoreNotFound(h.Client.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationBackground)))
 }
 
-// objects returns all objects of the lists in a namespace.
-func (h *Harness) objects(ctx context.Context, lists []client.ObjectList, namespace string) (all []client.Object, err error) {
+// Objects returns all objects of the lists in a namespace.
+func (h *Harness) Objects(ctx context.Context, lists []client.ObjectList, namespace string) (all []client.Object, err error) {
 	for _, list := range lists {
 		if err := h.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
 			return nil, err

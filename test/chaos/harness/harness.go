@@ -54,8 +54,8 @@ type Harness struct {
 	controlNamespaces []string
 }
 
-// Start starts the control plane, and the control operator of as many environments.
-func Start(ctx context.Context, root, directory string, environments int) (*Harness, error) {
+// Start starts the control plane and the control operator.
+func Start(ctx context.Context, root, directory string) (*Harness, error) {
 	bin, err := filepath.Abs(filepath.Join(root, "bin"))
 	if err != nil {
 		return nil, err
@@ -74,18 +74,18 @@ func Start(ctx context.Context, root, directory string, environments int) (*Harn
 		Plane: plane, Client: plane.Client, Root: root, Program: filepath.Join(bin, "manager"), Directory: directory,
 		Convergence: ConvergenceTimeout,
 	}
-	if err := h.setUp(ctx, environments); err != nil {
+	if err := h.setUp(ctx); err != nil {
 		return nil, errors.Join(err, h.Stop(ctx))
 	}
 	return h, nil
 }
 
 // setUp creates the user and the namespaces, and starts the control operator.
-func (h *Harness) setUp(ctx context.Context, environments int) (err error) {
+func (h *Harness) setUp(ctx context.Context) (err error) {
 	if h.user, err = h.Plane.AddUser(ctx, OperatorUser, filepath.Join(h.Root, "config", "rbac", "role.yaml")); err != nil {
 		return err
 	}
-	for i := range environments {
+	for i := range workers {
 		h.controlNamespaces = append(h.controlNamespaces, controlNamespace(i))
 		for _, name := range []string{subjectNamespace(i), controlNamespace(i)} {
 			if err := h.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
@@ -109,7 +109,7 @@ func (h *Harness) RestartControlOperator() (err error) {
 	if h.controlOperator != nil {
 		h.controlOperator.Kill()
 	}
-	h.controlOperator, err = h.startOperator(h.Program, "", h.controlProxy.Config(), h.controlNamespaces)
+	h.controlOperator, err = h.startOperator(h.Program, h.controlProxy.Config(), h.controlNamespaces)
 	return err
 }
 
@@ -125,16 +125,15 @@ func (h *Harness) Stop(ctx context.Context) error {
 }
 
 // startOperator runs the program with a client configuration. Without namespaces it watches all. It keeps its
-// lease in the first of them. An empty image stands for controlplane.ServerImage.
-func (h *Harness) startOperator(program, image string, config *rest.Config, namespaces []string, args ...string) (*controlplane.Operator, error) {
+// lease in the first of them.
+func (h *Harness) startOperator(program string, config *rest.Config, namespaces []string, args ...string) (*controlplane.Operator, error) {
 	return controlplane.StartOperator(controlplane.OperatorOptions{
-		Program:     program,
-		Directory:   h.Directory,
-		Config:      config,
-		Watched:     namespaces,
-		Namespace:   append(slices.Clone(namespaces), metav1.NamespaceDefault)[0],
-		ServerImage: image,
-		Args:        append([]string{"--metrics-bind-address=0", "--allow-every-node-verification"}, args...),
+		Program:   program,
+		Directory: h.Directory,
+		Config:    config,
+		Watched:   namespaces,
+		Namespace: append(slices.Clone(namespaces), metav1.NamespaceDefault)[0],
+		Args:      append([]string{"--metrics-bind-address=0", "--allow-every-node-verification"}, args...),
 	})
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -98,22 +97,6 @@ func (e *Environment) OnObject(ctx context.Context, echo string, kind children.K
 			}
 			return do(ctx, object)
 		})
-	})
-}
-
-// OnPods does something to at most so many pods in both namespaces.
-func (e *Environment) OnPods(ctx context.Context, limit int, do func(context.Context, *corev1.Pod) error) error {
-	return e.InBoth(ctx, func(ctx context.Context, namespace string) error {
-		var pods corev1.PodList
-		if err := e.Client.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
-			return err
-		}
-		for i := range min(limit, len(pods.Items)) {
-			if err := do(ctx, &pods.Items[i]); err != nil {
-				return err
-			}
-		}
-		return nil
 	})
 }
 

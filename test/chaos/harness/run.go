@@ -41,35 +41,20 @@ type Options struct {
 	Scenario string
 	// Runs is the number of random schedules, Seed the seed of the first of them.
 	Runs, Seed uint64
-	// Short selects fewer and shorter scenarios.
+	// Short selects the fixed core.
 	Short bool
-	// Sample selects one of every sampleInterval scenarios of each suite. 0 selects all.
-	Sample uint64
-	// Workers is the number of scenarios that run at the same time.
-	Workers int
 	// StopAtFailure ends a suite at its first failure, without printing the failure.
 	StopAtFailure bool
 }
 
-// sampleInterval is the distance between the scenarios of a sample.
-const sampleInterval = 8
-
-// sample returns one of every sampleInterval scenarios. 0 selects all.
-func sample(scenarios []Scenario, number uint64) (chosen []Scenario) {
-	for i, scenario := range scenarios {
-		if number == 0 || (uint64(i)+number)%sampleInterval == 0 {
-			chosen = append(chosen, scenario)
-		}
-	}
-	return chosen
-}
+// workers is the number of scenarios that run at the same time: most of a scenario is waiting.
+const workers = 8
 
 // progressInterval is how often the progress of a suite is printed.
 const progressInterval = time.Minute
 
 // suiteRun is a suite that runs.
 type suiteRun struct {
-	suite     Suite
 	ctx       context.Context // Done when the suite stops at a failure.
 	stop      context.CancelFunc
 	scenarios []Scenario
@@ -86,42 +71,43 @@ type task struct {
 // Run runs the scenarios of suites against the program, several at a time.
 func (h *Harness) Run(ctx context.Context, suites []Suite, o Options, program string) (results []SuiteResult, err error) {
 	var runs []*suiteRun
+	parallel := workers
 	for _, suite := range suites {
 		scenarios, err := suite.Scenarios(o)
 		if err != nil {
 			return nil, err
 		}
 		scenarios = slices.DeleteFunc(scenarios, func(s Scenario) bool { return !strings.Contains(s.Name, o.Scenario) })
-		run := &suiteRun{suite: suite, scenarios: sample(scenarios, o.Sample), result: SuiteResult{Suite: suite.Name, Faults: map[string]int{}, Times: map[string]float64{}}}
+		run := &suiteRun{scenarios: scenarios, result: SuiteResult{Suite: suite.Name, Faults: map[string]int{}, Times: map[string]float64{}}}
 		run.ctx, run.stop = context.WithCancel(ctx)
 		defer run.stop()
 		if suite.MaxWorkers > 0 && len(suites) == 1 {
-			o.Workers = min(o.Workers, suite.MaxWorkers)
+			parallel = suite.MaxWorkers
 		}
 		runs = append(runs, run)
 	}
-	h.runAll(runs, o, program)
+	h.runAll(runs, parallel, o.StopAtFailure, program)
 	for _, run := range runs {
 		results = append(results, run.result)
 	}
 	return results, ctx.Err()
 }
 
-func (h *Harness) runAll(runs []*suiteRun, o Options, program string) {
+func (h *Harness) runAll(runs []*suiteRun, parallel int, stopAtFailure bool, program string) {
 	var (
 		printed = time.Now()
 		mu      sync.Mutex
-		workers sync.WaitGroup
+		group   sync.WaitGroup
 		queue   = make(chan task)
 	)
-	for number := range o.Workers {
-		workers.Go(func() {
+	for number := range parallel {
+		group.Go(func() {
 			for t := range queue {
 				start := time.Now()
 				outcome := h.runScenario(t.run.ctx, t.scenario, number, program)
 				outcome.took = time.Since(start)
 				mu.Lock()
-				t.run.add(outcome, o.StopAtFailure)
+				t.run.add(outcome, stopAtFailure)
 				if now := time.Now(); now.Sub(printed) > progressInterval {
 					printed = now
 					printProgress(now, runs)
@@ -139,7 +125,7 @@ func (h *Harness) runAll(runs []*suiteRun, o Options, program string) {
 		}
 	}
 	close(queue)
-	workers.Wait()
+	group.Wait()
 }
 
 // add adds the outcome of a scenario to the result.

@@ -135,7 +135,7 @@ func (e *Environment) compare(mask oracle.Mask) func(context.Context) error {
 }
 
 func (h *Harness) state(ctx context.Context, namespace string, mask oracle.Mask) (string, error) {
-	objects, err := h.objects(ctx, kinds.Lists(), namespace)
+	objects, err := h.Objects(ctx, kinds.Lists(), namespace)
 	if err != nil {
 		return "", err
 	}
@@ -160,7 +160,7 @@ func (e *Environment) AwaitSubjectState(ctx context.Context, before, condition s
 
 // ChildGenerations returns the generations of the subject's children, by kind and UID.
 func (e *Environment) ChildGenerations(ctx context.Context) (map[string]int64, error) {
-	objects, err := e.objects(ctx, kinds.ChildLists(), e.Subject)
+	objects, err := e.Objects(ctx, kinds.ChildLists(), e.Subject)
 	generations := map[string]int64{}
 	for _, child := range objects {
 		generations[kinds.Of(child)+" "+string(child.GetUID())] = child.GetGeneration()

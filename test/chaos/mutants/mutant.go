@@ -1,20 +1,24 @@
 // Package mutants tests the campaign: it runs operators with a planted bug, each of which a suite
-// has to catch. A mutant is a patch of the operator's source code, with a header:
+// has to catch. A mutant is a Go file in testdata that replaces functions of one package of the
+// operator, by their name. It may call the function that it replaces by the name with the prefix
+// "original": originalUpdate for update. The comments before its package clause are its header:
 //
-//	Mutant: an operator that does this
-//	Guarantee: the number of the guarantee in docs/reliability.md that it violates
-//	Suite: the suite that has to catch it in the short form
+//	// Mutant: an operator that does this
+//	// Guarantee: the number of the guarantee in docs/reliability.md that it violates
+//	// Suite: the suite that has to catch it
+//	// Package: the directory of the package
 package mutants
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"embed"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,8 +27,8 @@ import (
 	"strings"
 )
 
-//go:embed *.patch
-var patches embed.FS
+//go:embed testdata/*.go
+var sources embed.FS
 
 // Mutant is an operator with a planted bug.
 type Mutant struct {
@@ -32,126 +36,143 @@ type Mutant struct {
 	Name string
 	// Guarantee is the number of the guarantee that it violates.
 	Guarantee int
-	// Suite has to catch it in the short form.
+	// Suite has to catch it.
 	Suite string
 
-	file  string // Name of the patch file without its extension.
-	patch []byte
+	directory string // Of the package in the project.
+	source    []byte
 }
 
 // All returns all mutants, ordered by guarantee.
 func All() (all []Mutant, err error) {
-	files, err := patches.ReadDir(".")
+	files, err := sources.ReadDir("testdata")
 	if err != nil {
 		return nil, err
 	}
 	for _, file := range files {
-		patch, err := patches.ReadFile(file.Name())
+		source, err := sources.ReadFile("testdata/" + file.Name())
 		if err != nil {
 			return nil, err
 		}
-		m, err := parse(strings.TrimSuffix(file.Name(), ".patch"), patch)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", file.Name(), err)
+		fields := map[string]string{}
+		for line := range strings.Lines(string(source)) {
+			if name, value, found := strings.Cut(strings.TrimPrefix(line, "// "), ": "); found && strings.HasPrefix(line, "// ") {
+				fields[name] = strings.TrimSpace(value)
+			}
 		}
-		all = append(all, m)
+		guarantee, err := strconv.Atoi(fields["Guarantee"])
+		if err != nil {
+			return nil, fmt.Errorf("%s: guarantee: %w", file.Name(), err)
+		}
+		all = append(all, Mutant{Name: fields["Mutant"], Guarantee: guarantee, Suite: fields["Suite"], directory: fields["Package"], source: source})
 	}
 	slices.SortStableFunc(all, func(a, b Mutant) int { return cmp.Compare(a.Guarantee, b.Guarantee) })
 	return all, nil
 }
 
-const (
-	header   = "--- a/"
-	maxLines = 10 // Of the header of a patch.
-)
-
-// parse reads the header of a patch.
-func parse(file string, patch []byte) (Mutant, error) {
-	m := Mutant{file: file, patch: patch}
-	fields := map[string]string{}
-	lines := bufio.NewScanner(bytes.NewReader(patch))
-	for range maxLines {
-		if !lines.Scan() || strings.HasPrefix(lines.Text(), header) {
-			break
-		}
-		if name, value, found := strings.Cut(lines.Text(), ": "); found {
-			fields[name] = value
-		}
+// build compiles packages with the planted bug.
+func (m Mutant) build(ctx context.Context, root, directory string, args ...string) error {
+	overlay, err := m.overlay(root, directory)
+	if err != nil {
+		return fmt.Errorf("mutant that %s: %w", m.Name, err)
 	}
-	m.Name, m.Suite = fields["Mutant"], fields["Suite"]
-	var err error
-	if m.Guarantee, err = strconv.Atoi(fields["Guarantee"]); err != nil || m.Name == "" || m.Suite == "" {
-		return m, fmt.Errorf("header: want Mutant, Guarantee and Suite, got %v", fields)
+	args = append([]string{"build", "-trimpath", "-buildvcs=false", "-overlay", overlay}, args...)
+	build := exec.CommandContext(ctx, "go", args...) //nolint:gosec // Programs of the project.
+	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
+	if output, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the mutant that %s: %w\n%s", m.Name, err, output)
 	}
-	return m, lines.Err()
+	return nil
 }
 
-// files returns the files that the patch changes.
-func (m Mutant) files() (files []string) {
-	for line := range bytes.Lines(m.patch) {
-		if name, found := strings.CutPrefix(string(line), header); found {
-			files = append(files, strings.TrimSpace(name))
-		}
-	}
-	return files
-}
-
-// apply applies the patch to copies of the files in a directory, and returns the copies by the path
-// of the original. The work tree does not change.
-func (m Mutant) apply(ctx context.Context, root, directory string) (map[string]string, error) {
-	copies := map[string]string{}
-	for _, file := range m.files() {
-		original, err := filepath.Abs(filepath.Join(root, file))
-		if err != nil {
-			return nil, err
-		}
-		text, err := os.ReadFile(original) //nolint:gosec // A file of the project.
-		if err != nil {
-			return nil, err
-		}
-		copies[original] = filepath.Join(directory, file)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(copies[original]), 0o700), os.WriteFile(copies[original], text, 0o600)); err != nil {
-			return nil, err
-		}
-	}
-	apply := exec.CommandContext(ctx, "git", "apply", "-")
-	apply.Dir, apply.Stdin = directory, bytes.NewReader(m.patch)
-	// Inside a repository, git would look for the files there.
-	apply.Env = append(os.Environ(), "GIT_DIR="+os.DevNull)
-	if output, err := apply.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("apply %s.patch: %w\n%s", m.file, err, output)
-	}
-	return copies, nil
-}
-
-// build compiles the mutant, and returns its program. It has the name of the operator's program,
-// which becomes the field manager of its writes.
-func (m Mutant) build(ctx context.Context, root, directory string) (string, error) {
-	directory = filepath.Join(directory, m.file)
-	copies, err := m.apply(ctx, root, directory)
+// overlay writes the changed files of the package, and an overlay for the Go command that lists them.
+// The project itself does not change.
+func (m Mutant) overlay(root, directory string) (overlay string, err error) {
+	replaced, err := m.replaced()
 	if err != nil {
 		return "", err
 	}
-	program := filepath.Join(directory, "manager")
-	return program, m.compile(ctx, root, directory, copies, "-o", program, "./cmd")
+	originals, err := filepath.Glob(filepath.Join(root, m.directory, "*.go"))
+	if err != nil {
+		return "", err
+	}
+	files := map[string]string{}
+	write := func(original string, text []byte) error {
+		path, err := filepath.Abs(original)
+		files[path] = filepath.Join(directory, filepath.Base(original))
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(files[path], text, 0o600)
+	}
+	for _, original := range originals {
+		text, err := os.ReadFile(original) //nolint:gosec // A file of the project.
+		if err != nil {
+			return "", err
+		}
+		changed, found := rename(text, replaced)
+		for _, name := range found {
+			delete(replaced, name)
+		}
+		if len(found) > 0 {
+			if err := write(original, changed); err != nil {
+				return "", err
+			}
+		}
+	}
+	if len(replaced) > 0 {
+		return "", fmt.Errorf("package %s lacks the functions %v", m.directory, replaced)
+	}
+	if err := write(filepath.Join(root, m.directory, "planted_bug.go"), m.source); err != nil {
+		return "", err
+	}
+	text, err := json.Marshal(map[string]map[string]string{"Replace": files})
+	if err != nil {
+		return "", err
+	}
+	overlay = filepath.Join(directory, "overlay.json")
+	return overlay, os.WriteFile(overlay, text, 0o600)
 }
 
-// compile compiles packages with the changed copies of files.
-func (m Mutant) compile(ctx context.Context, root, directory string, copies map[string]string, args ...string) error {
-	overlay, err := json.Marshal(map[string]map[string]string{"Replace": copies})
+// replaced returns the functions that the mutant declares.
+func (m Mutant) replaced() (map[string]bool, error) {
+	file, err := parser.ParseFile(token.NewFileSet(), "", m.source, parser.SkipObjectResolution)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	overlayFile := filepath.Join(directory, "overlay.json")
-	if err := os.WriteFile(overlayFile, overlay, 0o600); err != nil {
-		return err
+	names := map[string]bool{}
+	for _, declaration := range file.Decls {
+		if function, is := declaration.(*ast.FuncDecl); is {
+			names[nameOf(function)] = true
+		}
 	}
-	args = append([]string{"build", "-trimpath", "-buildvcs=false", "-overlay", overlayFile}, args...)
-	build := exec.CommandContext(ctx, "go", args...) //nolint:gosec // Programs of the project.
-	build.Dir = root
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if output, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build mutant %q: %w\n%s", m.Name, err, output)
+	return names, nil
+}
+
+// nameOf returns the name of a function, with that of its receiver's type.
+func nameOf(function *ast.FuncDecl) string {
+	if function.Recv == nil {
+		return function.Name.Name
 	}
-	return nil
+	return strings.TrimPrefix(types.ExprString(function.Recv.List[0].Type), "*") + "." + function.Name.Name
+}
+
+// rename adds the prefix "original" to those of the functions that a file declares, and returns them.
+func rename(text []byte, functions map[string]bool) (changed []byte, found []string) {
+	positions := token.NewFileSet()
+	file, err := parser.ParseFile(positions, "", text, parser.SkipObjectResolution)
+	if err != nil {
+		return text, nil // The compiler reports it.
+	}
+	changed = text
+	for _, declaration := range slices.Backward(file.Decls) {
+		function, is := declaration.(*ast.FuncDecl)
+		if !is || !functions[nameOf(function)] {
+			continue
+		}
+		at := positions.Position(function.Name.Pos()).Offset
+		changed = slices.Concat(changed[:at], []byte("original"+strings.ToUpper(function.Name.Name[:1])), changed[at+1:])
+		found = append(found, nameOf(function))
+	}
+	return changed, found
 }

@@ -62,10 +62,10 @@ func CheckNoWrites(writes []proxy.Write) error {
 	return nil
 }
 
-// Rejections returns how many writes the API server rejected.
-func Rejections(writes []proxy.Write) (count int) {
+// Failures returns how many writes failed.
+func Failures(writes []proxy.Write) (count int) {
 	for _, write := range writes {
-		if write.Code == http.StatusForbidden || write.Code == http.StatusUnprocessableEntity {
+		if write.Code >= http.StatusBadRequest {
 			count++
 		}
 	}

@@ -43,9 +43,8 @@ var (
 )
 
 // CheckStatus checks the status by what clients of the Echo observe: Ready only if all pods behind
-// the Service return the declared message, Degraded with a message if that is prevented, not verified
-// with a message if the verifier does not run, and Overridden exactly if the operator accepted fields
-// that differ from the desired state.
+// the Service return the declared message, Degraded with a message if that is prevented, and
+// Overridden exactly if the operator accepted fields that differ from the desired state.
 func (w Workload) CheckStatus() error {
 	if err := CheckObserved(w.Echo); err != nil {
 		return err
@@ -54,8 +53,6 @@ func (w Workload) CheckStatus() error {
 	degraded := meta.FindStatusCondition(w.Echo.Status.Conditions, echov1.ConditionDegraded)
 	if CheckReadyNow(w.Echo) != nil {
 		switch {
-		case w.verifierIsReportedMissing():
-			return w.checkVerifierMissing()
 		case degraded == nil || degraded.Status != metav1.ConditionTrue || degraded.Message == "":
 			return Findingf(w.Echo, "not ready, want condition Degraded=True with a message, got %s; %s", describe(degraded), describe(ready))
 		case w.CheckAnswer() == nil && len(w.Rejected) == 0 && !w.answerFieldsDiffer() && w.controlled():
@@ -65,37 +62,6 @@ func (w Workload) CheckStatus() error {
 	}
 	if err := w.CheckAnswer(); err != nil {
 		return Findingf(w.Echo, "clients do not receive the message: want condition Ready=False, got %s: %w", describe(ready), err)
-	}
-	return w.checkOverridden()
-}
-
-// verifierIsReportedMissing reports whether the status says that only the verifier prevents readiness.
-func (w Workload) verifierIsReportedMissing() bool {
-	ready := meta.FindStatusCondition(w.Echo.Status.Conditions, echov1.ConditionReady)
-	return ready != nil && ready.Reason == echov1.ReasonVerifierNotRunning && ready.Message != "" &&
-		meta.IsStatusConditionPresentAndEqual(w.Echo.Status.Conditions, echov1.ConditionVerified, metav1.ConditionUnknown)
-}
-
-// checkVerifierMissing checks that clients receive the message, that a verifier of the newest spec is
-// not ready, and that the condition Overridden names the fields that differ.
-func (w Workload) checkVerifierMissing() error {
-	if err := w.CheckAnswer(); err != nil {
-		return Findingf(w.Echo, "want a condition that says that clients do not receive the message: %w", err)
-	}
-	for kind, child := range w.Children {
-		var desired, ready int32
-		switch verifier := child.(type) {
-		case *appsv1.DaemonSet:
-			desired, ready = verifier.Status.DesiredNumberScheduled, min(verifier.Status.UpdatedNumberScheduled, verifier.Status.NumberReady)
-		case *appsv1.Deployment:
-			if kind != "Deployment" {
-				desired, ready = 1, verifier.Status.ReadyReplicas
-			}
-		}
-		if desired > 0 && ready >= desired {
-			return Findingf(w.Echo, "all %d verifiers of the newest spec are ready, want another condition than %s",
-				desired, describe(meta.FindStatusCondition(w.Echo.Status.Conditions, echov1.ConditionVerified)))
-		}
 	}
 	return w.checkOverridden()
 }
@@ -175,17 +141,6 @@ func (w Workload) controlled() bool {
 	return true
 }
 
-// Differs returns the fields of children that differ from the desired state, by kind.
-func (w Workload) Differs() map[string][]string {
-	all := map[string][]string{}
-	for kind, child := range w.Children {
-		if fields := Differences(child, w.Echo); len(fields) > 0 {
-			all[kind] = fields
-		}
-	}
-	return all
-}
-
 // CheckRecovered checks that nothing prevents the operator from writing the children. Pods may still
 // fail because of fields that the operator does not own, so that it cannot remove them.
 func (w Workload) CheckRecovered() error {
@@ -205,8 +160,10 @@ func (w Workload) CheckAsDeclared() error {
 	if err := w.CheckRecovered(); err != nil {
 		return err
 	}
-	if differ := w.Differs(); len(differ) > 0 {
-		return Findingf(w.Echo, "want all children in their desired state, they differ in %v", differ)
+	for kind, child := range w.Children {
+		if fields := Differences(child, w.Echo); len(fields) > 0 {
+			return Findingf(w.Echo, "want the %s in its desired state, it differs in %v", kind, fields)
+		}
 	}
 	return CheckCondition(w.Echo, echov1.ConditionOverridden, echov1.ReasonAsExpected)
 }
@@ -331,17 +288,8 @@ var (
 		"Deployment": {"spec.replicas", "spec.selector", "spec.template.metadata.labels.kkloud.io/echo", "spec.template.spec.containers"},
 		"Service":    {"spec.selector", "spec.ports", "spec.type", "spec.externalName"},
 		"HTTPRoute":  {"spec.hostnames", "spec.parentRefs", "spec.rules"},
-
-		"VerifierDeployment": append([]string{"spec.replicas"}, answerFieldsOfVerifier...),
-		"VerifierDaemonSet":  answerFieldsOfVerifier,
 	}
-	// A verifier is not part of the answer: these fields determine what its result is about.
-	answerFieldsOfVerifier = []string{
-		"spec.selector", "spec.template.metadata.labels.kkloud.io/echo", "spec.template.metadata.labels.kkloud.io/verifies",
-		"spec.template.metadata.labels.kkloud.io/answer", "spec.template.spec.containers",
-	}
-	answerFieldsOfContainer         = []string{"", "name", "command", "args", "ports", "env"}
-	answerFieldsOfVerifierContainer = []string{"", "name", "command", "args", "ports", "readinessProbe", "startupProbe"}
+	answerFieldsOfContainer = []string{"", "name", "command", "args", "ports", "env"}
 )
 
 // determinesAnswer reports whether the field determines the answer.
@@ -349,11 +297,29 @@ func determinesAnswer(kind, field string) bool {
 	if rest, isContainer := strings.CutPrefix(field, "spec.template.spec.containers["); isContainer {
 		_, rest, _ = strings.Cut(rest, "]")
 		rest = strings.TrimPrefix(rest, ".")
-		fields := answerFieldsOfContainer
-		if kinds.ByName(kind).Verifier {
-			fields = answerFieldsOfVerifierContainer
-		}
-		return slices.ContainsFunc(fields, func(f string) bool { return isWithin(rest, f) })
+		return slices.ContainsFunc(answerFieldsOfContainer, func(f string) bool { return isWithin(rest, f) })
 	}
 	return slices.ContainsFunc(answerFields[kind], func(f string) bool { return isWithin(field, f) || isWithin(f, field) })
+}
+
+// namedPort returns the first port of that name: of a container, or of an init container that keeps
+// running.
+func namedPort(pod *corev1.Pod, name string, protocol corev1.Protocol) (int32, bool) {
+	containers := slices.DeleteFunc(slices.Clone(pod.Spec.InitContainers), func(c corev1.Container) bool {
+		return c.RestartPolicy == nil || *c.RestartPolicy != corev1.ContainerRestartPolicyAlways
+	})
+	for _, container := range append(slices.Clone(pod.Spec.Containers), containers...) {
+		for _, port := range container.Ports {
+			if port.Name == name && port.Protocol == protocol {
+				return port.ContainerPort, true
+			}
+		}
+	}
+	return 0, false
+}
+
+func isReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && metav1.ConditionStatus(c.Status) == metav1.ConditionTrue
+	})
 }

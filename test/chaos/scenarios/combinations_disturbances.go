@@ -2,12 +2,9 @@ package scenarios
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"net/http"
 	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -102,14 +99,11 @@ func faulty(name string, p plan) disturbance {
 // mutates has one of the listed policies change what the operator writes.
 func mutates(name, policyName string) disturbance {
 	return disturbance{name: name, probes: true, start: func(ctx context.Context, e *harness.Environment) (undo, error) {
-		cases := slices.Concat(policiesOfRealLife(), policiesThatRemove())
+		cases := slices.Concat(policiesThatChange(), policiesThatRemove())
 		i := slices.IndexFunc(cases, func(c policyCase) bool { return c.name == policyName })
 		p := &appliedPolicy{policyCase: cases[i], echo: one}
-		if err := p.install(ctx, e); err != nil {
-			return nil, err
-		}
-		end := func(ctx context.Context) error { return errors.Join(p.remove(ctx), p.awaitEffect(ctx, e, false)) }
-		return end, p.awaitEffect(ctx, e, true)
+		err := p.install(ctx, e)
+		return p.remove, err
 	}}
 }
 
@@ -159,18 +153,7 @@ func deletesOnce(kind children.Kind) disturbance {
 // corrected it.
 func changesRepeatedly(name string, change func(*appsv1.Deployment)) disturbance {
 	return disturbance{name: name, ofChildren: true, endless: true, start: func(ctx context.Context, e *harness.Environment) (undo, error) {
-		ctx, cancel := context.WithCancel(ctx)
-		var writer sync.WaitGroup
-		writer.Go(func() {
-			for ctx.Err() == nil {
-				var d appsv1.Deployment
-				if e.Client.Get(ctx, client.ObjectKey{Namespace: e.Subject, Name: kinds.ServerName(one)}, &d) == nil &&
-					!strings.HasPrefix(d.Spec.Template.Spec.Containers[0].Image, otherImage) {
-					_ = e.Update(ctx, &d, func() { change(&d) }) // It tries again after a conflict.
-				}
-				harness.Pause(ctx, time.Second/20)
-			}
-		})
-		return func(context.Context) error { cancel(); writer.Wait(); return nil }, nil
+		stop := repeatDrift(ctx, e, deployment, ofDeployment(name, change))
+		return func(context.Context) error { stop(); return nil }, nil
 	}}
 }

@@ -8,6 +8,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,59 +30,53 @@ const (
 	isolationLimit = 5 * time.Second
 	// isolationRounds is how many new Echoes are measured.
 	isolationRounds = 4
+	// webhookTimeout is the timeoutSeconds of the webhook.
+	webhookTimeout = 10
 )
 
 // isolation has one namespace disturb the operator, and measures the others.
-func isolation(o harness.Options) (all []harness.Scenario, err error) {
-	for _, timeout := range []int32{10, 30} {
-		all = append(all,
-			harness.Scenario{Name: fmt.Sprintf("webhook for children hangs %d s", timeout), Run: hangingChildren(timeout)},
-			harness.Scenario{Name: fmt.Sprintf("webhook for statuses hangs %d s", timeout), Run: hangingStatuses(timeout, isolatedEchoes)})
+func isolation(o harness.Options) ([]harness.Scenario, error) {
+	all := []harness.Scenario{
+		{Name: "webhook for children hangs", Run: hangingChildren},
+		{Name: "webhook for statuses hangs", Run: hangingStatuses},
+		uncontrolledMemory("large Deployments with forged owner references", (*memoryRun).create),
+		uncontrolledMemory("large annotations on Echoes and children", (*memoryRun).annotate),
 	}
-	all = append(all, harness.Scenario{
-		Name: fmt.Sprintf("webhook for statuses of %d Echoes hangs 30 s", manyIsolatedEchoes), Run: hangingStatuses(30, manyIsolatedEchoes),
-	})
-	memory := uncontrolledMemory(o.Short)
 	if o.Short {
-		return append(all[:1], memory[0]), nil
+		all = all[:1]
 	}
-	return append(all, memory...), nil
+	return all, nil
 }
 
 // hangingChildren has a webhook for the creation of children not answer. Every Echo reports it, and
 // no Echo elsewhere waits for it.
-func hangingChildren(timeout int32) func(context.Context, *harness.Environment) error {
-	return func(ctx context.Context, e *harness.Environment) error {
-		var resources []schema.GroupVersionResource
-		for _, kind := range kinds.Servers() {
-			resources = append(resources, kind.Resource)
-		}
-		hook := &webhook{resources: resources, operation: admissionregistrationv1.Create, timeout: timeout, answer: hang}
-		named := func(echo *echov1.Echo) error {
-			return errors.Join(oracle.CheckDegraded(echo, echov1.ReasonRejected, hook.name(e.Subject)), checkTimedOut(echo))
-		}
-		return isolate(ctx, e, hook, isolatedEchoes, 0, probeCreation(e, uncontrolled(deployment, e.Subject)), func(ctx context.Context, start time.Time) error {
-			// Only namespaceShare Echoes wait for the webhook at a time, and some of them retry.
-			limit := time.Minute + 4*time.Duration(timeout)*time.Second
-			return measure(ctx, e, e.AllEchoes(e.Subject, named), fmt.Sprintf("%d Echoes report a webhook that hangs %d s", isolatedEchoes, timeout), start, limit)
-		})
+func hangingChildren(ctx context.Context, e *harness.Environment) error {
+	var resources []schema.GroupVersionResource
+	for _, kind := range kinds.Servers() {
+		resources = append(resources, kind.Resource)
 	}
+	hook := &webhook{resources: resources, operation: admissionregistrationv1.Create, timeout: webhookTimeout, answer: hang}
+	named := func(echo *echov1.Echo) error {
+		return errors.Join(oracle.CheckDegraded(echo, echov1.ReasonRejected, hook.name(e.Subject)), checkTimedOut(echo))
+	}
+	return isolate(ctx, e, hook, isolatedEchoes, 0, probeCreation(e, deployment), func(ctx context.Context, start time.Time) error {
+		// Only namespaceShare Echoes wait for the webhook at a time, and some of them retry.
+		const limit = time.Minute + 4*webhookTimeout*time.Second
+		return measure(ctx, e, e.AllEchoes(e.Subject, named), fmt.Sprintf("%d Echoes report a webhook that hangs", isolatedEchoes), start, limit)
+	})
 }
 
-// hangingStatuses has a webhook for the status of Echoes not answer. No Echo elsewhere waits for it.
-func hangingStatuses(timeout int32, echoes int) func(context.Context, *harness.Environment) error {
-	return func(ctx context.Context, e *harness.Environment) error {
-		if err := createReady(ctx, e); err != nil {
-			return err
-		}
-		hook := &webhook{
-			resources: []schema.GroupVersionResource{echov1.GroupVersion.WithResource(kinds.EchoStatus)},
-			operation: admissionregistrationv1.Update, timeout: timeout, answer: hang,
-		}
-		probe := probeUpdate(e, &echov1.Echo{ObjectMeta: metav1.ObjectMeta{Namespace: e.Subject, Name: one}}, true)
-		// The API server itself is busy until the pods of these Echoes run.
-		return isolate(ctx, e, hook, echoes, namespaceShare, probe, func(context.Context, time.Time) error { return nil })
+// hangingStatuses has a webhook for the status of many Echoes not answer. No Echo elsewhere waits for it.
+func hangingStatuses(ctx context.Context, e *harness.Environment) error {
+	if err := createReady(ctx, e); err != nil {
+		return err
 	}
+	hook := &webhook{
+		resources: []schema.GroupVersionResource{echov1.GroupVersion.WithResource(kinds.EchoStatus)},
+		operation: admissionregistrationv1.Update, timeout: webhookTimeout, answer: hang,
+	}
+	// The API server itself is busy until the pods of these Echoes run.
+	return isolate(ctx, e, hook, manyIsolatedEchoes, namespaceShare, probeStatus(e, one), func(context.Context, time.Time) error { return nil })
 }
 
 // checkTimedOut returns an error unless the Echo reports what the API server says about a webhook that
@@ -162,4 +157,26 @@ func measureIsolation(ctx context.Context, e *harness.Environment, neighbor stri
 		return err
 	}
 	return measureReady(ctx, e, fmt.Sprintf("%d Echoes are ready after their webhook was removed", echoes), start, harness.ConvergenceTimeout)
+}
+
+// startWithNeighbor restarts the operator for the subject namespace and a neighbor of it.
+func startWithNeighbor(ctx context.Context, e *harness.Environment) (neighbor string, err error) {
+	neighbor = e.Subject + "-neighbor"
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: neighbor}}
+	if err := client.IgnoreAlreadyExists(e.Client.Create(ctx, namespace)); err != nil {
+		return "", err
+	}
+	e.Operator.Kill()
+	return neighbor, e.StartOperatorFor(e.Subject, neighbor)
+}
+
+// timeToReady creates an Echo, and returns how long it takes to become ready.
+func timeToReady(ctx context.Context, e *harness.Environment, namespace, name string) (time.Duration, error) {
+	start := time.Now()
+	echo := &echov1.Echo{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: echov1.EchoSpec{Message: "neighbor"}}
+	if err := e.Client.Create(ctx, echo); err != nil {
+		return 0, err
+	}
+	err := e.AwaitEcho(ctx, harness.ConvergenceTimeout, namespace, name, "is ready", oracle.CheckReadyNow)
+	return time.Since(start), err
 }

@@ -36,22 +36,23 @@ const (
 )
 
 // leaders runs several operators in one namespace.
-func leaders(o harness.Options) (all []harness.Scenario, err error) {
-	runs := 5
-	if o.Short {
-		runs = 1
-	}
-	all = []harness.Scenario{
-		{Name: "leader gets SIGKILL", Run: succession(limitAfterKill, runs, func(p *controlplane.Operator) error {
+func leaders(o harness.Options) ([]harness.Scenario, error) {
+	const runs = 5
+	all := []harness.Scenario{
+		{Name: "leader gets SIGTERM", Run: succession(limitAfterTerm, (*controlplane.Operator).Terminate)},
+		twoLeaders(o.Seed),
+		{Name: "leader is disconnected", Run: disconnectedLeader},
+		{Name: "leader is paused", Run: pausedLeader},
+		{Name: "leader gets SIGKILL", Run: succession(limitAfterKill, func(p *controlplane.Operator) error {
 			p.Kill()
 			return nil
 		})},
-		{Name: "leader is disconnected", Run: disconnectedLeader},
-		{Name: "leader is paused", Run: pausedLeader},
-		{Name: "leader gets SIGTERM", Run: succession(limitAfterTerm, runs, (*controlplane.Operator).Terminate)},
 	}
-	for i := range runs {
-		all = append(all, twoLeaders(o.Seed+uint64(i)))
+	if o.Short {
+		return all[:2], nil
+	}
+	for i := range uint64(runs) {
+		all = append(all, twoLeaders(o.Seed+1+i))
 	}
 	return all, nil
 }
@@ -69,19 +70,13 @@ func elect(ctx context.Context, e *harness.Environment) (leader, standby harness
 	if err = awaitSuccessor(ctx, e, ""); err != nil {
 		return leader, standby, err
 	}
-	standby, err = addStandby(ctx, e)
-	return leader, standby, err
-}
-
-func addStandby(ctx context.Context, e *harness.Environment) (harness.Replica, error) {
-	standby, err := e.AddReplica(e.Args...)
-	if err != nil {
-		return standby, err
+	if standby, err = e.AddReplica(e.Args...); err != nil {
+		return leader, standby, err
 	}
 	err = e.AwaitWatches(ctx, harness.ConvergenceTimeout, standby.Proxy, standby.Failed)
 	// The leader may end at any time between two renewals of its lease.
 	harness.Pause(ctx, renewPeriod+rand.N(renewPeriod)) //nolint:gosec // Not a secret.
-	return standby, err
+	return leader, standby, err
 }
 
 // grantLease grants the operators the permissions of config/rbac for leader election.
@@ -126,45 +121,33 @@ func awaitSuccessor(ctx context.Context, e *harness.Environment, before string) 
 	})
 }
 
-// succession ends one leader after the other, and measures how long an Echo takes to become ready
-// that is created right after that.
-func succession(limit time.Duration, runs int, end func(*controlplane.Operator) error) func(context.Context, *harness.Environment) error {
+// succession ends the leader, and measures how long an Echo takes to become ready that is created right
+// after that.
+func succession(limit time.Duration, end func(*controlplane.Operator) error) func(context.Context, *harness.Environment) error {
 	return func(ctx context.Context, e *harness.Environment) error {
 		leader, standby, err := elect(ctx, e)
 		if err != nil {
 			return err
 		}
 		defer func() { leader.Kill(); standby.Kill() }()
-		for run := range runs {
-			if run > 0 {
-				leader = standby
-				if standby, err = addStandby(ctx, e); err != nil {
-					return err
-				}
-			}
-			before, err := currentLeader(ctx, e)
-			if err != nil {
-				return err
-			}
-			start, ended := time.Now(), make(chan error, 1)
-			go func() { ended <- end(leader.Operator) }()
-			echo := fmt.Sprintf("after-%d", run)
-			if err := e.CreateEcho(ctx, echo, echov1.EchoSpec{Message: echo}); err != nil {
-				return err
-			}
-			if err := awaitSuccessor(ctx, e, before); err != nil {
-				return err
-			}
-			if err := e.Await(ctx, harness.ConvergenceTimeout, "every Echo is ready", e.AllReady(e.Subject)); err != nil {
-				return err
-			}
-			took := time.Since(start)
-			if err := <-ended; err != nil {
-				return err
-			}
-			if err := e.Measure("new leader has reconciled", took, limit); err != nil {
-				return err
-			}
+		before, err := currentLeader(ctx, e)
+		if err != nil {
+			return err
+		}
+		start, ended := time.Now(), make(chan error, 1)
+		go func() { ended <- end(leader.Operator) }()
+		if err := e.CreateEcho(ctx, one, echov1.EchoSpec{Message: "m"}); err != nil {
+			return err
+		}
+		if err := awaitSuccessor(ctx, e, before); err != nil {
+			return err
+		}
+		if err := e.Await(ctx, harness.ConvergenceTimeout, "every Echo is ready", e.AllReady(e.Subject)); err != nil {
+			return err
+		}
+		took := time.Since(start)
+		if err := errors.Join(<-ended, e.Measure("new leader has reconciled", took, limit)); err != nil {
+			return err
 		}
 		return e.Verify(ctx)
 	}
@@ -177,7 +160,7 @@ func disconnectedLeader(ctx context.Context, e *harness.Environment) error {
 		return err
 	}
 	defer func() { leader.Kill(); standby.Kill() }()
-	return replaceLeader(ctx, e, leader, func() { leader.Proxy.SetPlan(disconnectPlan{}) }, func() { leader.Proxy.SetPlan(nil) }, true)
+	return replaceLeader(ctx, e, leader, func() { leader.Proxy.SetPlan(disconnected) }, func() { leader.Proxy.SetPlan(nil) }, true)
 }
 
 // pausedLeader stops the leader's process for as long as it takes to lose the lease, as a machine
@@ -272,11 +255,8 @@ func twoLeaders(seed uint64) harness.Scenario {
 	}}
 }
 
-// disconnectPlan fails every request.
-type disconnectPlan struct{}
-
-// Request implements proxy.Plan.
-func (disconnectPlan) Request(proxy.Request) proxy.Fault { return proxy.Fault{Reset: true} }
-
-// Event implements proxy.Plan.
-func (disconnectPlan) Event(proxy.Request) proxy.EventFault { return proxy.CloseWatch }
+// disconnected fails every request.
+var disconnected = plan{
+	request: func(proxy.Request) proxy.Fault { return proxy.Fault{Reset: true} },
+	event:   func(proxy.Request) proxy.EventFault { return proxy.CloseWatch },
+}

@@ -26,7 +26,11 @@ func operations(o harness.Options) (all []harness.Scenario, err error) {
 	if err := checkFields(o.Root); err != nil {
 		return nil, err
 	}
+	core := []string{"replicas", "resources.limits", "targetPort and port"}
 	add := func(name string, start map[string]any, changes []change) {
+		if o.Short && !slices.Contains(core, name) {
+			return
+		}
 		seed := o.Seed + uint64(len(all))
 		all = append(all, harness.Scenario{Name: name, Run: func(ctx context.Context, e *harness.Environment) error {
 			return (&fieldSequence{Environment: e, spec: start, withoutFaults: o.Short, seed: seed}).run(ctx, changes)

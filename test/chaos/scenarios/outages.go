@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
-	"github.com/kkloud-io/echo-operator/internal/testing/controlplane"
 	"github.com/kkloud-io/echo-operator/test/chaos/harness"
 )
 
@@ -32,20 +30,18 @@ type outage struct {
 func outages(o harness.Options) ([]harness.Scenario, error) {
 	size := outage{short: 45 * time.Second, long: 3 * time.Minute, echoes: 500}
 	if o.Short {
-		size = outage{short: 6 * time.Second, long: 10 * time.Second, echoes: 20}
+		size = outage{short: 6 * time.Second, long: 6 * time.Second, echoes: 20}
 	}
 	all := []harness.Scenario{
 		{Name: "API server unavailable", Run: size.noServer},
-		{Name: "no permissions for Services", Run: size.noServicePermissions},
 		{Name: "CRD removed", Run: size.noCRD},
+		{Name: "no permissions for Services", Run: size.noServicePermissions},
 		{Name: "API server unavailable to an elected leader", Run: size.noServerForLeader},
 		{Name: "API server unavailable at the start", Run: size.noServerAtStart},
-		{Name: "no permissions", Run: size.noPermissions},
 		{Name: "CRD not installed at the start", Run: size.noCRDAtStart},
-		{Name: "namespace is terminating", Run: size.terminatingNamespace},
 	}
 	if o.Short {
-		all = all[:3]
+		all = all[:2]
 	}
 	return all, nil
 }
@@ -104,17 +100,9 @@ func stopServer(ctx context.Context, e *harness.Environment, d time.Duration) (s
 	return time.Now(), err
 }
 
-// noServer stops the API server. The operator has to keep running.
+// noServer stops the API server after a third of the Echoes was edited, edits the others when it is
+// available again, and measures how soon all are converged and ready. The operator has to keep running.
 func (o outage) noServer(ctx context.Context, e *harness.Environment) error {
-	if err := o.surviveServer(ctx, e, ""); err != nil {
-		return err
-	}
-	return e.Verify(ctx)
-}
-
-// surviveServer stops the API server after a third of the Echoes was edited, edits the others when
-// it is available again, and measures how soon all are converged and ready.
-func (o outage) surviveServer(ctx context.Context, e *harness.Environment, of string) error {
 	if err := o.createEchoes(ctx, e); err != nil {
 		return err
 	}
@@ -136,73 +124,45 @@ func (o outage) surviveServer(ctx context.Context, e *harness.Environment, of st
 	if err := o.editEchoes(ctx, e, 2*third, o.echoes, "edited later"); err != nil {
 		return err
 	}
-	name := fmt.Sprintf("%d Echoes%s after %s without API server: ", o.echoes, of, o.long)
-	return errors.Join(
+	name := fmt.Sprintf("%d Echoes after %s without API server: ", o.echoes, o.long)
+	if err := errors.Join(
 		measure(ctx, e, e.AllObserved(e.Subject), name+"converged", started, recoveryLimit),
 		measureReady(ctx, e, name+"ready", started, recoveryLimit+time.Duration(o.echoes)*rolloutPerEcho),
-		e.RestartControlOperator())
+		e.RestartControlOperator()); err != nil {
+		return err
+	}
+	return e.Verify(ctx)
 }
 
 // noServerForLeader stops the API server of an operator with a lease. The operator loses its lease
 // and exits, and the kubelet restarts it.
 func (o outage) noServerForLeader(ctx context.Context, e *harness.Environment) error {
-	e.Operator.Kill()
-	e.Args = []string{"--leader-elect"}
-	if err := grantLease(ctx, e); err != nil {
+	leader, standby, err := elect(ctx, e)
+	if err != nil {
 		return err
 	}
-	kubelet := supervise(ctx, e)
-	defer kubelet.stop()
-	if err := o.surviveServer(ctx, e, " of an elected leader"); err != nil {
-		return fmt.Errorf("%w; the operator was started %d times", err, kubelet.starts.Load())
+	defer func() { leader.Kill(); standby.Kill() }()
+	if err := e.CreateEcho(ctx, one, everyChild()); err != nil {
+		return err
 	}
-	if starts := kubelet.starts.Load(); starts > 2 {
-		return fmt.Errorf("operator: started %d times, want at most 2, because it loses its lease once", starts)
+	if err := e.Settle(ctx); err != nil {
+		return err
 	}
-	kubelet.stop()
-	e.Restarts++
+	started, err := stopServer(ctx, e, o.long)
+	if err != nil {
+		return err
+	}
+	if !leader.Exited() {
+		return fmt.Errorf("%w, want it to exit, because it has lost its lease", errStillRunning)
+	}
+	if err := errors.Join(e.Restart(), e.EditEcho(ctx, one, func(s *echov1.EchoSpec) { s.Message = "n" }), e.AwaitRecording(ctx, recoveryLimit)); err != nil {
+		return err
+	}
+	name := fmt.Sprintf("Echo of an elected leader is ready after %s without API server", o.long)
+	if err := errors.Join(measureReady(ctx, e, name, started, recoveryLimit), e.RestartControlOperator()); err != nil {
+		return err
+	}
 	return e.Verify(ctx)
-}
-
-// supervisor restarts an operator that exits, as the kubelet does.
-type supervisor struct {
-	starts atomic.Int64
-	cancel context.CancelFunc
-	done   chan struct{}
-}
-
-// supervise starts the subject's operator.
-func supervise(ctx context.Context, e *harness.Environment) *supervisor {
-	ctx, cancel := context.WithCancel(ctx)
-	s := &supervisor{cancel: cancel, done: make(chan struct{})}
-	go func() {
-		defer close(s.done)
-		const initial, limit = 10 * time.Second, 5 * time.Minute // The kubelet's back-off.
-		for wait := time.Duration(0); ctx.Err() == nil; wait = min(max(initial, 2*wait), limit) {
-			harness.Pause(ctx, wait)
-			operator, err := e.NewOperator(e.Proxy, e.Subject)
-			if err != nil {
-				return // The Echoes do not become ready.
-			}
-			s.starts.Add(1)
-			awaitExit(ctx, operator)
-		}
-	}()
-	return s
-}
-
-// awaitExit waits until the operator exits, and kills it when the context is done.
-func awaitExit(ctx context.Context, operator *controlplane.Operator) {
-	select {
-	case <-operator.Done:
-	case <-ctx.Done():
-		operator.Kill()
-	}
-}
-
-func (s *supervisor) stop() {
-	s.cancel()
-	<-s.done
 }
 
 // noServerAtStart starts the operator before its API server.

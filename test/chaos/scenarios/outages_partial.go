@@ -10,12 +10,9 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,36 +40,9 @@ func loggedErrors(operator *controlplane.Operator) int {
 	return bytes.Count(log, []byte(`"level":"error"`))
 }
 
-// noPermissions removes all permissions while Echoes are edited.
-func (o outage) noPermissions(ctx context.Context, e *harness.Environment) error {
-	return o.changePermissions(ctx, e, nil, func(ctx context.Context) error {
-		echo, err := e.GetEcho(ctx, e.Subject, echoName(0))
-		if err != nil {
-			return err
-		}
-		if oracle.CheckObserved(echo) == nil {
-			return oracle.Findingf(echo, "status.observedGeneration = %d, want an earlier one, because the operator has no permissions",
-				echo.Status.ObservedGeneration)
-		}
-		return nil
-	})
-}
-
-// noServicePermissions removes the permissions for one kind. The operator has to reconcile the others.
+// noServicePermissions removes the permissions for one kind while Echoes are edited. The operator has to
+// reconcile the others.
 func (o outage) noServicePermissions(ctx context.Context, e *harness.Environment) error {
-	resource := service.Resource.Resource
-	withoutServices := func(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
-		return slices.DeleteFunc(slices.Clone(rules), func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, resource) })
-	}
-	return o.changePermissions(ctx, e, withoutServices, func(ctx context.Context) error {
-		return e.AwaitEcho(ctx, 20*time.Second, e.Subject, echoName(0), "reports the missing permission", func(echo *echov1.Echo) error {
-			return oracle.CheckRejected(echo, resource)
-		})
-	})
-}
-
-// changePermissions changes the operators' permissions for a while. Nil removes all.
-func (o outage) changePermissions(ctx context.Context, e *harness.Environment, change func([]rbacv1.PolicyRule) []rbacv1.PolicyRule, check func(context.Context) error) error {
 	o.echoes = min(o.echoes, 20)
 	if err := o.createEchoes(ctx, e); err != nil {
 		return err
@@ -81,37 +51,28 @@ func (o outage) changePermissions(ctx context.Context, e *harness.Environment, c
 	if err := e.Client.Get(ctx, client.ObjectKey{Name: harness.OperatorUser}, &role); err != nil {
 		return err
 	}
-	all := role.Rules
-	role.Rules = nil
-	missing := "permissions"
-	if change != nil {
-		role.Rules = change(all)
-		missing = "some permissions"
-	}
+	all, resource := role.Rules, service.Resource.Resource
+	role.Rules = slices.DeleteFunc(slices.Clone(all), func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, resource) })
 	if err := e.Client.Update(ctx, &role); err != nil {
 		return err
 	}
-	err := o.lackPermissions(ctx, e, check)
+	harness.Pause(ctx, time.Second) // The API server's authorizer watches the role.
+	err := o.forEach(ctx, 0, o.echoes, func(ctx context.Context, name string) error {
+		return e.EditEcho(ctx, name, func(s *echov1.EchoSpec) { s.Message, s.Port = "edited meanwhile", 81 })
+	})
+	err = errors.Join(err, expectBoundedRequests(ctx, e, o.short, o.echoes),
+		e.AwaitEcho(ctx, 20*time.Second, e.Subject, echoName(0), "reports the missing permission", func(echo *echov1.Echo) error {
+			return oracle.CheckRejected(echo, resource)
+		}))
 	role.Rules = all
 	if err := errors.Join(err, e.Client.Update(ctx, &role)); err != nil {
 		return err
 	}
-	name := fmt.Sprintf("%d Echoes are ready after %s without %s", o.echoes, o.short, missing)
+	name := fmt.Sprintf("%d Echoes are ready after %s without some permissions", o.echoes, o.short)
 	if err := measureReady(ctx, e, name, time.Now(), recoveryLimit); err != nil {
 		return err
 	}
 	return e.Verify(ctx)
-}
-
-// lackPermissions edits the Echoes meanwhile, and bounds the operator's requests.
-func (o outage) lackPermissions(ctx context.Context, e *harness.Environment, check func(context.Context) error) error {
-	harness.Pause(ctx, time.Second) // The API server's authorizer watches the role.
-	if err := o.forEach(ctx, 0, o.echoes, func(ctx context.Context, name string) error {
-		return e.EditEcho(ctx, name, func(s *echov1.EchoSpec) { s.Message, s.Port = "edited meanwhile", 81 })
-	}); err != nil {
-		return err
-	}
-	return errors.Join(expectBoundedRequests(ctx, e, o.short, o.echoes), check(ctx))
 }
 
 // noCRDAtStart starts the operator before the CRD is installed, with the environment that OLM sets.
@@ -179,59 +140,5 @@ func removeCRD(ctx context.Context, e *harness.Environment) error {
 			return nil
 		}
 		return expectNotFound(err)
-	})
-}
-
-// terminatingNamespace deletes a namespace with Echoes and with an object that delays its deletion,
-// while the operator watches all namespaces.
-func (o outage) terminatingNamespace(ctx context.Context, e *harness.Environment) error {
-	e.Operator.Kill()
-	if err := e.StartOperatorFor(); err != nil {
-		return err
-	}
-	const name, echoes = "terminating", 20
-	delayed := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "delayed", Finalizers: []string{finalizer}}}
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	for _, object := range []client.Object{namespace, delayed} {
-		if err := e.Client.Create(ctx, object); err != nil {
-			return err
-		}
-	}
-	for i := range echoes {
-		echo := &echov1.Echo{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: echoName(i)}, Spec: echov1.EchoSpec{Message: "m"}}
-		if i == 0 {
-			echo.Finalizers = delayed.Finalizers
-		}
-		if err := e.Client.Create(ctx, echo); err != nil {
-			return err
-		}
-	}
-	if err := e.Await(ctx, harness.ConvergenceTimeout, "every Echo is ready", e.AllReady(name)); err != nil {
-		return err
-	}
-	if err := e.Client.Delete(ctx, namespace); err != nil {
-		return err
-	}
-	start := time.Now()
-	if err := e.CreateEcho(ctx, one, echov1.EchoSpec{Message: "m"}); err != nil {
-		return err
-	}
-	if err := measureReady(ctx, e, "Echo is ready while another namespace is terminating", start, 10*time.Second); err != nil {
-		return err
-	}
-	if err := expectBoundedRequests(ctx, e, o.short, echoes); err != nil {
-		return err
-	}
-	for _, object := range []client.Object{delayed, &echov1.Echo{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: echoName(0)}}} {
-		if err := e.Client.Patch(ctx, object, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
-			return err
-		}
-	}
-	return e.Await(ctx, harness.ConvergenceTimeout, "namespace is deleted", func(ctx context.Context) error {
-		err := e.Client.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return errors.Join(err, errExists)
 	})
 }

@@ -1,131 +1,157 @@
 package scenarios
 
 import (
-	"context"
-	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	appsv1 "k8s.io/api/apps/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/test/chaos/harness"
+	"github.com/kkloud-io/echo-operator/test/chaos/kinds"
 )
 
-// undo removes what a scenario has installed.
-type undo func(context.Context) error
-
-// install creates objects, and returns how to delete them.
-func install(ctx context.Context, e *harness.Environment, objects ...client.Object) (undo, error) {
-	remove := func(ctx context.Context) error {
-		var errs []error
-		for _, object := range objects {
-			errs = append(errs, client.IgnoreNotFound(e.Client.Delete(ctx, object)))
-		}
-		return errors.Join(errs...)
-	}
-	for _, object := range objects {
-		if err := e.Client.Create(ctx, object); err != nil {
-			return nil, errors.Join(err, remove(ctx))
-		}
-	}
-	return remove, nil
+// policyCase is a policy that changes one kind of object of an Echo of its own.
+type policyCase struct {
+	name     string
+	resource schema.GroupVersionResource
+	// operations are those that it changes. Empty means creations and updates.
+	operations []string
+	// patch is the CEL expression of a JSON patch.
+	patch string
+	// unstable is true if the result differs at each write.
+	unstable bool
 }
 
-// matchWrites matches creations and updates of the resource in the namespaces.
-func matchWrites(resource schema.GroupVersionResource, namespaces ...string) *admissionregistrationv1.MatchResources {
-	return &admissionregistrationv1.MatchResources{
-		NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
-			Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpIn, Values: namespaces,
-		}}},
-		ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
-			Rule: admissionregistrationv1.Rule{
-				APIGroups: []string{resource.Group}, APIVersions: []string{resource.Version}, Resources: []string{resource.Resource},
-			},
-		}}},
+// kind returns the first kind of child that has the resource, or an empty kind.
+func (c policyCase) kind() children.Kind {
+	if i := slices.IndexFunc(children.Kinds, func(kind children.Kind) bool { return kind.Resource == c.resource }); i >= 0 {
+		return children.Kinds[i]
 	}
+	return children.Kind{}
 }
 
-var (
-	errExists      = errors.New("the object exists")
-	errNotInEffect = errors.New("the policy is not in effect")
+func (c policyCase) ofPods() bool { return c.resource.Resource == "pods" }
+
+// policies has admission policies change what the operator writes. Each policy has an Echo of its own, in
+// one namespace.
+func policies(o harness.Options) ([]harness.Scenario, error) {
+	all := []harness.Scenario{
+		policyScenario("policies that remove metadata", policiesThatRemove()),
+		policyScenario("policies of each kind of change", policiesThatChange()),
+		policyScenario("policies whose result alternates", policiesThatAlternate()),
+		// The operator reports a rollout that does not progress after two minutes.
+		policyScenario("policy that pauses rollouts", []policyCase{ofDeployments("pauses rollouts", jsonPatch("add", "/spec/paused", "true"))}),
+	}
+	if o.Short {
+		all = all[:1]
+	}
+	return all, nil
+}
+
+const (
+	podSpec   = "/spec/template/spec/"
+	server    = podSpec + "containers/0/"
+	ours      = "object.spec.template.spec.containers[0]"
+	oldServer = "oldObject.spec.template.spec.containers[0]"
+
+	// JSON in the Common Expression Language (CEL), in which the elements of a list or a map must have one
+	// type, which dyn hides.
+	sidecar = `{"name": dyn("chaos"), "image": dyn("docker.io/library/chaos:1"),` +
+		` "ports": dyn([{"name": dyn("http"), "containerPort": dyn(9090), "protocol": dyn("TCP")}]),` +
+		` "securityContext": dyn({"allowPrivilegeEscalation": dyn(false), "capabilities": dyn({"drop": ["ALL"]})})}`
+	small = `{"cpu": "50m", "memory": "52Mi", "ephemeral-storage": "1Gi"}`
 )
 
-// installValidatingPolicy has a policy reject what the expression does not allow, with the message,
-// and waits until the policy rejects the probe.
-func installValidatingPolicy(ctx context.Context, e *harness.Environment, resource schema.GroupVersionResource, allowed, message string, probe func(context.Context) error) (undo, error) {
-	name := metav1.ObjectMeta{Name: e.Subject}
-	remove, err := install(ctx, e,
-		&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: name, Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-			FailurePolicy:    ptr.To(admissionregistrationv1.Fail),
-			MatchConstraints: matchWrites(resource, e.Subject),
-			Validations:      []admissionregistrationv1.Validation{{Expression: allowed, Message: message}},
-		}},
-		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: name, Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: name.Name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
-		}})
-	if err != nil {
-		return nil, err
+// policiesThatChange add, replace and remove scalars, map entries, list items and structs, at creations,
+// at updates and at both.
+func policiesThatChange() []policyCase {
+	at := func(operation string, c policyCase) policyCase {
+		c.name, c.operations = c.name+" at "+operation, []string{operation}
+		return c
 	}
-	err = e.Await(ctx, harness.ConvergenceTimeout, "policy is in effect", func(ctx context.Context) error {
-		if err := probe(ctx); !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
-			return fmt.Errorf("write that the policy forbids: want a rejection, got %w", orAccepted(err))
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, errors.Join(err, remove(ctx))
+	return []policyCase{
+		ofDeployments("rewrites the image registry", jsonPatch(
+			"replace", server+"image", ours+`.image.replace("docker.io/", "mirror.example.com/")`)),
+		ofDeployments("raises requests and limits", jsonPatch("add", server+"resources", `{"requests": `+small+`, "limits": `+small+`}`)),
+		ofDeployments("adds security settings", jsonPatch(
+			"add", podSpec+"securityContext/fsGroup", "1000650000",
+			"add", podSpec+"securityContext/seLinuxOptions", `{"level": "s0:c26,c5"}`,
+			"add", server+"securityContext/runAsUser", "1000650000",
+			"add", server+"securityContext/seccompProfile", `{"type": "RuntimeDefault"}`)),
+		ofDeployments("adds a container before ours",
+			"size(object.spec.template.spec.containers) == 1 ? "+jsonPatch("add", podSpec+"containers/0", sidecar)+" : []"),
+		ofDeployments("replaces settings of spec.pod", jsonPatch(
+			"add", podSpec+"nodeSelector", `{"pool": "general"}`,
+			"add", podSpec+"tolerations", `[{"key": "arch", "operator": "Equal", "value": "amd64", "effect": "NoSchedule"}]`,
+			"add", podSpec+"priorityClassName", `"system-cluster-critical"`)),
+		ofDeployments("changes the message", jsonPatch("replace", server+"args/0", `"-text=other"`)),
+		ofDeployments("changes the replicas", jsonPatch("replace", "/spec/replicas", "1")),
+		at("CREATE", ofDeployments("changes the image", jsonPatch("replace", server+"image", `"docker.io/library/mirror:1"`))),
+		at("CREATE", ofDeployments("adds an annotation", jsonPatch("add", "/spec/template/metadata/annotations", `{"team": "blue"}`))),
+		at("UPDATE", ofDeployments("removes the probe", jsonPatch("remove", server+"livenessProbe", ""))),
+		at("UPDATE", ofServices("changes the port", jsonPatch("replace", "/spec/ports/0/port", "8080"))),
+		ofServices("sets the application protocol", jsonPatch("add", "/spec/ports/0/appProtocol", `"http"`, "add", "/spec/sessionAffinity", `"ClientIP"`)),
+		ofServices("changes the selector", jsonPatch("add", "/spec/selector/app", `"other"`)),
+		ofServices("changes the type", jsonPatch("replace", "/spec/type", `"LoadBalancer"`)),
+		ofServices("adds a port",
+			"size(object.spec.ports) == 1 ? "+jsonPatch("add", "/spec/ports/-", `{"name": dyn("metrics"), "port": dyn(9090), "protocol": dyn("TCP")}`)+" : []"),
+		{name: "Pod: adds a container before ours", resource: corev1.SchemeGroupVersion.WithResource("pods"), operations: []string{"CREATE"},
+			patch: "size(object.spec.containers) == 1 ? " + jsonPatch("add", "/spec/containers/0", sidecar) + " : []"},
 	}
-	return remove, nil
 }
 
-// installMutatingPolicy has a policy change every Deployment in the namespaces by an apply
-// configuration, and waits until the policy is in effect.
-func installMutatingPolicy(ctx context.Context, e *harness.Environment, configuration string, namespaces ...string) (undo, error) {
-	name := metav1.ObjectMeta{Name: e.Subject}
-	remove, err := install(ctx, e,
-		&admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: name, Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
-			FailurePolicy:      ptr.To(admissionregistrationv1.Fail),
-			ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
-			MatchConstraints:   matchWrites(deployment.Resource, namespaces...),
-			Mutations: []admissionregistrationv1.Mutation{{
-				PatchType:          admissionregistrationv1.PatchTypeApplyConfiguration,
-				ApplyConfiguration: &admissionregistrationv1.ApplyConfiguration{Expression: configuration},
-			}},
-		}},
-		&admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: name, Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name.Name}},
-	)
-	if err != nil {
-		return nil, err
-	}
-	inEffect := func(want bool) func(context.Context) error {
-		return func(ctx context.Context) error {
-			for _, namespace := range namespaces {
-				probe := uncontrolled(deployment, namespace).(*appsv1.Deployment)
-				probe.Name = "probe"
-				before := probe.DeepCopy()
-				if err := e.Client.Create(ctx, probe, client.DryRunAll); err != nil {
-					return err
-				}
-				mutated := len(probe.Spec.Template.Labels) != len(before.Spec.Template.Labels) ||
-					probe.Spec.Template.Spec.Containers[0].Image != before.Spec.Template.Spec.Containers[0].Image
-				if mutated != want {
-					return fmt.Errorf("policy in namespace %s: in effect = %t, want %t", namespace, mutated, want)
-				}
-			}
-			return nil
+func ofDeployments(name, patch string) policyCase {
+	return policyCase{name: "Deployment: " + name, resource: deployment.Resource, patch: patch}
+}
+
+func ofServices(name, patch string) policyCase {
+	return policyCase{name: "Service: " + name, resource: service.Resource, patch: patch}
+}
+
+// policiesThatRemove are policies that remove metadata of the operator.
+func policiesThatRemove() (all []policyCase) {
+	for _, kind := range kinds.Servers() {
+		strip := func(what, path, condition string) {
+			all = append(all, policyCase{name: kind.Name + ": removes " + what, resource: kind.Resource, patch: condition + " ? " + jsonPatch("remove", path, "") + " : []"})
 		}
+		strip("the label of the operator", "/metadata/labels/app.kubernetes.io~1managed-by",
+			`has(object.metadata.labels) && "app.kubernetes.io/managed-by" in object.metadata.labels`)
+		strip("the owner", "/metadata/ownerReferences", "has(object.metadata.ownerReferences)")
 	}
-	removeAndAwait := func(ctx context.Context) error {
-		return errors.Join(remove(ctx), e.Await(ctx, harness.ConvergenceTimeout, "policy is no longer in effect", inEffect(false)))
+	return all
+}
+
+// policiesThatAlternate are policies whose result differs at every write.
+func policiesThatAlternate() []policyCase {
+	flip := func(stored, a, b string) string {
+		return fmt.Sprintf(`request.operation == "UPDATE" && %s == %s ? %s : %s`, stored, a, b, a)
 	}
-	if err := e.Await(ctx, harness.ConvergenceTimeout, "policy is in effect", inEffect(true)); err != nil {
-		return nil, errors.Join(err, remove(ctx))
+	const component = "/metadata/labels/app.kubernetes.io~1component"
+	all := []policyCase{
+		ofDeployments("changes the image at every write", jsonPatch("replace", server+"image",
+			flip(oldServer+".image", `"docker.io/library/a:1"`, `"docker.io/library/b:1"`))),
+		ofDeployments("changes the message at every write", jsonPatch("replace", server+"args/0", flip(oldServer+".args[0]", `"-text=a"`, `"-text=b"`))),
+		ofServices("changes a label at every write", jsonPatch("add", component, flip(`oldObject.metadata.labels["app.kubernetes.io/component"]`, `"a"`, `"b"`))),
 	}
-	return removeAndAwait, nil
+	for i := range all {
+		all[i].unstable = true
+	}
+	return all
+}
+
+// jsonPatch returns the CEL expression of a JSON patch. Its arguments are an operation, a path and the
+// CEL expression of a value, for each operation.
+func jsonPatch(operations ...string) string {
+	var all []string
+	for o := range slices.Chunk(operations, 3) {
+		value := ""
+		if o[2] != "" {
+			value = ", value: " + o[2]
+		}
+		all = append(all, fmt.Sprintf("JSONPatch{op: %q, path: %q%s}", o[0], o[1], value))
+	}
+	return "[" + strings.Join(all, ", ") + "]"
 }

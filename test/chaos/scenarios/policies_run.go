@@ -5,15 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/test/chaos/harness"
 	"github.com/kkloud-io/echo-operator/test/chaos/kinds"
 	"github.com/kkloud-io/echo-operator/test/chaos/oracle"
@@ -35,25 +41,38 @@ const (
 type policyRun struct {
 	*harness.Environment
 	policies []*appliedPolicy
-	// neighbor is what the policies did to an Echo that has none.
-	neighbor error
+}
+
+// policyScenario runs policies at the same time.
+func policyScenario(name string, cases []policyCase) harness.Scenario {
+	return harness.Scenario{Name: name, Run: func(ctx context.Context, e *harness.Environment) error {
+		s := &policyRun{Environment: e}
+		for i, c := range cases {
+			s.policies = append(s.policies, &appliedPolicy{policyCase: c, echo: fmt.Sprintf("p%d", i)})
+		}
+		defer func() { _ = s.removeAll(context.WithoutCancel(ctx)) }() // If the scenario fails before.
+		return s.run(ctx)
+	}}
 }
 
 // run creates an Echo for each policy, edits it, restarts the operator, removes the policies, and
 // edits the Echoes again. Each step has to leave every status accurate, and to end without writes.
 func (s *policyRun) run(ctx context.Context) error {
-	if err := s.forEach(func(p *appliedPolicy) error { return p.install(ctx, s.Environment) }); err != nil {
+	err := s.forEach(func(p *appliedPolicy) error { return p.install(ctx, s.Environment) })
+	if err != nil {
 		return err
 	}
-	if err := s.forEach(func(p *appliedPolicy) error { return p.awaitEffect(ctx, s.Environment, true) }); err != nil {
-		return err
-	}
-	for _, step := range []func(context.Context) error{s.create, s.edit, s.editNeighbor, s.expectFewWrites, s.restart, s.recover, s.restore} {
-		if err := step(ctx); err != nil {
-			return errors.Join(err, s.findings())
+	for _, step := range []func(context.Context) error{s.create, s.edit, s.expectFewWrites, s.restart, s.recover, s.restore} {
+		if err = step(ctx); err != nil {
+			break
 		}
 	}
-	return s.findings()
+	for _, p := range s.policies {
+		if p.finding != nil {
+			err = errors.Join(err, fmt.Errorf("policy %q: %w", p.name, p.finding))
+		}
+	}
+	return err
 }
 
 // forEach does something for each policy, several at a time.
@@ -71,62 +90,52 @@ func (s *policyRun) forEach(do func(*appliedPolicy) error) error {
 	return group.Wait()
 }
 
-func (s *policyRun) findings() error {
-	err := s.neighbor
-	for _, p := range s.policies {
-		if p.finding != nil {
-			err = errors.Join(err, fmt.Errorf("policy %q: %w", p.name, p.finding))
-		}
-	}
-	return err
-}
-
-// chosen returns the Echoes without findings whose policies the filter accepts.
-func (s *policyRun) chosen(filter func(*appliedPolicy) bool) (names []string) {
+// await waits until each Echo without findings, whose policy the filter accepts, passes the check.
+func (s *policyRun) await(ctx context.Context, step string, filter func(*appliedPolicy) bool, check func(context.Context, oracle.Workload) error) error {
+	var names []string
 	for _, p := range s.policies {
 		if p.finding == nil && filter(p) {
 			names = append(names, p.echo)
 		}
 	}
-	return names
+	findings, err := awaitWorkloads(ctx, s.Environment, s.Convergence, names, check)
+	s.report(step, findings)
+	return err
 }
 
-func isStable(p *appliedPolicy) bool  { return !p.unstable }
+func (s *policyRun) awaitStatus(ctx context.Context, step string) error {
+	stable := func(p *appliedPolicy) bool { return !p.unstable }
+	return s.await(ctx, step, stable, func(ctx context.Context, w oracle.Workload) error { return checkStatus(ctx, s.Environment, w) })
+}
+
 func everyPolicy(*appliedPolicy) bool { return true }
 
-// await waits until each named Echo passes the check, and records the findings.
-func (s *policyRun) await(ctx context.Context, step string, names []string, check func(context.Context, oracle.Workload) error) error {
-	findings, err := awaitWorkloads(ctx, s.Environment, s.Convergence, names, check)
-	if err != nil {
-		return err
+// report records the findings by Echo.
+func (s *policyRun) report(step string, findings map[string]error) {
+	for _, p := range s.policies {
+		if finding := findings[p.echo]; finding != nil {
+			p.finding = fmt.Errorf("%s: %w", step, finding)
+		}
 	}
-	s.report(step, findings)
-	return nil
-}
-
-func (s *policyRun) awaitStatus(ctx context.Context, step string, names []string) error {
-	return s.await(ctx, step, names, func(ctx context.Context, w oracle.Workload) error { return checkStatus(ctx, s.Environment, w) })
 }
 
 func (s *policyRun) create(ctx context.Context) error {
 	if err := s.forEach(func(p *appliedPolicy) error {
-		return s.Client.Create(ctx, &echov1.Echo{
-			ObjectMeta: metav1.ObjectMeta{Namespace: s.Subject, Name: p.echo}, Spec: policySpec(p.kind()),
-		})
+		spec := withChild(p.kind())
+		spec.Pod = podSettings()
+		return s.Client.Create(ctx, &echov1.Echo{ObjectMeta: metav1.ObjectMeta{Namespace: s.Subject, Name: p.echo}, Spec: spec})
 	}); err != nil {
 		return err
 	}
-	// A policy for updates also applies to those of kube-controller-manager, which may be unable to
-	// start pods then. The operator cannot report the cause until it makes an update, too.
-	return s.awaitStatus(ctx, "created", s.chosen(func(p *appliedPolicy) bool { return p.create && !p.unstable }))
+	return s.awaitStatus(ctx, "created")
 }
 
 // edit changes each Echo, and adds to the child that the policy is about.
 func (s *policyRun) edit(ctx context.Context) error {
-	if err := s.forEach(func(p *appliedPolicy) error { return s.editEcho(ctx, p, "n") }); err != nil {
+	if err := s.editEchoes(ctx, "n"); err != nil {
 		return err
 	}
-	if err := s.awaitStatus(ctx, "edited", s.chosen(isStable)); err != nil {
+	if err := s.awaitStatus(ctx, "edited"); err != nil {
 		return err
 	}
 	if err := s.forEach(func(p *appliedPolicy) error {
@@ -141,33 +150,21 @@ func (s *policyRun) edit(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	return s.awaitStatus(ctx, "a child was written by another client", s.chosen(isStable))
+	return s.awaitStatus(ctx, "a child was written by another client")
 }
 
-func (s *policyRun) editEcho(ctx context.Context, p *appliedPolicy, message string) error {
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		echo, err := s.GetEcho(ctx, s.Subject, p.echo)
-		if err != nil {
-			return err
-		}
-		echo.Spec.Message = message
-		echo.Spec.Port++
-		return s.Client.Update(ctx, echo)
+func (s *policyRun) editEchoes(ctx context.Context, message string) error {
+	return s.forEach(func(p *appliedPolicy) error {
+		return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			echo, err := s.GetEcho(ctx, s.Subject, p.echo)
+			if err != nil {
+				return err
+			}
+			echo.Spec.Message = message
+			echo.Spec.Port++
+			return s.Client.Update(ctx, echo)
+		})
 	})
-}
-
-// editNeighbor edits an Echo without a policy. The operator has to act on it in time; the pods depend on
-// kube-controller-manager.
-func (s *policyRun) editNeighbor(ctx context.Context) error {
-	start := time.Now()
-	if err := s.EditEcho(ctx, two, func(spec *echov1.EchoSpec) { spec.Message = "n" }); err != nil {
-		return err
-	}
-	if err := s.AwaitEcho(ctx, harness.ConvergenceTimeout, s.Subject, two, "is observed", oracle.CheckObserved); err != nil {
-		return err
-	}
-	s.neighbor = oracle.CheckDuration("edit of an Echo without a policy", time.Since(start), neighborLimit)
-	return s.AwaitReady(ctx, two)
 }
 
 // expectFewWrites expects Echoes that are ready to cause no writes, and others few, whatever events
@@ -212,11 +209,6 @@ func (s *policyRun) disturb(ctx context.Context) (took time.Duration, err error)
 	return time.Since(start), ctx.Err()
 }
 
-// retried reports whether the operator writes the child again without an edit of the Echo.
-func (p *appliedPolicy) retried(echo *echov1.Echo) bool {
-	return p.unstable || oracle.CheckReadyNow(echo) != nil
-}
-
 // checkWrites checks the writes since a number of them, in a period. An Echo that is not ready is retried.
 func (s *policyRun) checkWrites(ctx context.Context, before int, period time.Duration) (map[string]error, error) {
 	all, err := workloads(ctx, s.Environment, s.Subject)
@@ -233,44 +225,22 @@ func (s *policyRun) checkWrites(ctx context.Context, before int, period time.Dur
 		var pace error
 		if p.retried(w.Echo) {
 			bound = oracle.RejectedWriteBound(period)
-			pace = s.checkPace(p, writes[before:], period)
+			child := client.ObjectKey{Namespace: s.Subject, Name: kinds.ChildName(p.kind(), p.echo)}
+			updates := oracle.Effective(oracle.WritesOf(writes[before:], p.resource.Resource, child))
+			updates = slices.DeleteFunc(updates, func(w proxy.Write) bool { return w.Verb == "create" })
+			pace = oracle.CheckPace("updates of "+child.Name, len(updates), period)
 		}
 		if err := errors.Join(pace, oracle.CheckWritesOf(p.echo, writes[before:], bound), oracle.CheckWritesOf(p.echo, writes, oracle.PolicyWriteBound)); err != nil {
 			findings[p.echo] = err
 		}
 	}
-	if err := oracle.CheckWritesOf(two, writes[before:], 0); err != nil {
-		findings[two] = err
-	}
 	return findings, nil
-}
-
-// checkPace checks how often the operator updated the child that the policy changes.
-func (s *policyRun) checkPace(p *appliedPolicy, writes []proxy.Write, period time.Duration) error {
-	child := client.ObjectKey{Namespace: s.Subject, Name: kinds.ChildName(p.kind(), p.echo)}
-	updates := slices.DeleteFunc(oracle.WritesOf(writes, p.resource.Resource, child), func(w proxy.Write) bool { return w.Verb == "create" })
-	return oracle.CheckPace("updates of "+child.Name, len(oracle.Effective(updates)), period)
-}
-
-// report records findings, by Echo.
-func (s *policyRun) report(step string, findings map[string]error) {
-	if finding := findings[two]; finding != nil && s.neighbor == nil {
-		s.neighbor = fmt.Errorf("%s: %w", step, finding)
-	}
-	for _, p := range s.policies {
-		if finding := findings[p.echo]; finding != nil {
-			p.finding = fmt.Errorf("%s: %w", step, finding)
-		}
-	}
 }
 
 // restart restarts the operator, which has to remember what it accepted.
 func (s *policyRun) restart(ctx context.Context) error {
 	before := len(s.Proxy.Writes())
-	if err := s.Restart(); err != nil {
-		return err
-	}
-	if err := s.AwaitStart(ctx); err != nil {
+	if err := errors.Join(s.Restart(), s.AwaitStart(ctx)); err != nil {
 		return err
 	}
 	harness.Pause(ctx, observationPeriod)
@@ -279,7 +249,7 @@ func (s *policyRun) restart(ctx context.Context) error {
 		return err
 	}
 	s.report("restarted", findings)
-	return s.awaitStatus(ctx, "restarted", s.chosen(isStable))
+	return s.awaitStatus(ctx, "restarted")
 }
 
 // recover removes the policies. Every Echo has to recover.
@@ -287,10 +257,7 @@ func (s *policyRun) recover(ctx context.Context) error {
 	if err := s.removeAll(ctx); err != nil {
 		return err
 	}
-	if err := s.forEach(func(p *appliedPolicy) error { return p.awaitEffect(ctx, s.Environment, false) }); err != nil {
-		return err
-	}
-	return s.await(ctx, "policy removed", s.chosen(everyPolicy), func(_ context.Context, w oracle.Workload) error { return w.CheckRecovered() })
+	return s.await(ctx, "policy removed", everyPolicy, func(_ context.Context, w oracle.Workload) error { return w.CheckRecovered() })
 }
 
 func (s *policyRun) removeAll(ctx context.Context) error {
@@ -304,14 +271,93 @@ func (s *policyRun) removeAll(ctx context.Context) error {
 
 // restore edits the Echoes. Every field has to become as declared.
 func (s *policyRun) restore(ctx context.Context) error {
-	if err := s.forEach(func(p *appliedPolicy) error { return s.editEcho(ctx, p, "o") }); err != nil {
+	if err := s.editEchoes(ctx, "o"); err != nil {
 		return err
 	}
-	if err := s.await(ctx, "edited without the policy", s.chosen(everyPolicy), func(_ context.Context, w oracle.Workload) error { return w.CheckAsDeclared() }); err != nil {
+	asDeclared := func(_ context.Context, w oracle.Workload) error { return w.CheckAsDeclared() }
+	if err := s.await(ctx, "edited without the policy", everyPolicy, asDeclared); err != nil {
 		return err
 	}
-	if err := s.expectFewWrites(ctx); err != nil {
+	return s.expectFewWrites(ctx)
+}
+
+// appliedPolicy is a policy for an Echo of its own.
+type appliedPolicy struct {
+	policyCase
+	echo string
+	// remove removes the policy, and waits until it is no longer in effect.
+	remove undo
+	// finding is the first violation of a guarantee.
+	finding error
+}
+
+// retried reports whether the operator writes the child again without an edit of the Echo.
+func (p *appliedPolicy) retried(echo *echov1.Echo) bool {
+	return p.unstable || oracle.CheckReadyNow(echo) != nil
+}
+
+// probeName is the name of an object that shows whether the policy is in effect.
+func (p *appliedPolicy) probeName() string { return kinds.ChildName(p.kind(), p.echo) + "-probe" }
+
+// probeAnnotation has a policy answer whether it is in effect.
+const probeAnnotation = "kkloud.io/chaos-probe"
+
+// install puts the policy into effect.
+func (p *appliedPolicy) install(ctx context.Context, e *harness.Environment) error {
+	object := fmt.Sprintf("object.metadata.name in [%q, %q]", kinds.ChildName(p.kind(), p.echo), p.probeName())
+	if p.ofPods() {
+		object = fmt.Sprintf(`has(object.metadata.labels) && %q in object.metadata.labels && object.metadata.labels[%q] == %q`,
+			children.EchoLabel, children.EchoLabel, p.echo)
+	}
+	operations := p.operations
+	if len(operations) == 0 {
+		operations = []string{"CREATE", "UPDATE"}
+	}
+	expression := fmt.Sprintf(`has(object.metadata.annotations) && %q in object.metadata.annotations ? %s : request.operation in ["%s"] ? (%s) : []`,
+		probeAnnotation, jsonPatch("add", "/metadata/annotations/seen", `"yes"`), strings.Join(operations, `", "`), p.patch)
+	name := metav1.ObjectMeta{Name: e.Subject + "-" + p.echo}
+	remove, err := install(ctx, e,
+		&admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: name, Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
+			FailurePolicy:      ptr.To(admissionregistrationv1.Fail),
+			ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
+			MatchConstraints:   matchWrites(p.resource, e.Subject),
+			MatchConditions:    []admissionregistrationv1.MatchCondition{{Name: "object", Expression: object}},
+			Mutations: []admissionregistrationv1.Mutation{{
+				PatchType: admissionregistrationv1.PatchTypeJSONPatch,
+				JSONPatch: &admissionregistrationv1.JSONPatch{Expression: expression},
+			}},
+		}},
+		&admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: name, Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name.Name}})
+	if err != nil {
 		return err
 	}
-	return errors.Join(s.AllReady(s.Control)(ctx), s.AwaitReady(ctx, two))
+	p.remove = func(ctx context.Context) error { return errors.Join(remove(ctx), p.awaitEffect(ctx, e, false)) }
+	return p.awaitEffect(ctx, e, true)
+}
+
+// probe returns an object that the policy marks.
+func (p *appliedPolicy) probe(namespace string) (probe client.Object) {
+	if p.ofPods() {
+		template := uncontrolled(deployment, namespace).(*appsv1.Deployment).Spec.Template
+		probe = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Labels: map[string]string{children.EchoLabel: p.echo}}, Spec: template.Spec}
+	} else {
+		probe = uncontrolled(p.kind(), namespace)
+	}
+	probe.SetName(p.probeName())
+	probe.SetAnnotations(map[string]string{probeAnnotation: "yes"})
+	return probe
+}
+
+// awaitEffect waits until the policy is in effect, or no longer.
+func (p *appliedPolicy) awaitEffect(ctx context.Context, e *harness.Environment, want bool) error {
+	return e.Await(ctx, harness.ConvergenceTimeout, fmt.Sprintf("policy %q is in effect: %v", p.name, want), func(ctx context.Context) error {
+		probe := p.probe(e.Subject)
+		if err := e.Client.Create(ctx, probe, client.DryRunAll); err != nil {
+			return err
+		}
+		if (probe.GetAnnotations()["seen"] != "") != want {
+			return errNotInEffect
+		}
+		return nil
+	})
 }

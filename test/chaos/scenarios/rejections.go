@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
@@ -45,24 +43,24 @@ type rejection struct {
 	reason, message, available string
 	// child is a kind of child that the Echo "one" needs, if not every Echo has it.
 	child children.Kind
-	// longOnly leaves it out of the short form.
-	longOnly bool
+	// converges is true if the Echo becomes ready all the same.
+	converges bool
+	// core includes it in the fixed core.
+	core bool
 }
 
 // rejections has the API server reject each kind of write for a while.
 func rejections(o harness.Options) (all []harness.Scenario, err error) {
 	list := []rejection{
-		{name: "quota of pods", install: quota("pods", "2"),
+		{name: "quota of pods", install: quota("pods", "2"), core: true,
 			reason: echov1.ReasonPodsRejected, message: "exceeded quota: small, requested: pods=1", available: echov1.ReasonServing},
 		{name: "LimitRange", install: limitRange,
 			reason: echov1.ReasonPodsRejected, message: "minimum memory usage per Container is 128Mi", available: echov1.ReasonNotServing},
-		{name: "Pod Security", install: privilegedSidecar, ofEdit: true, longOnly: true,
-			reason: echov1.ReasonPodsRejected, message: `violates PodSecurity "restricted:latest"`, available: echov1.ReasonServing},
-		{name: "policy for edits of Deployments", install: policy(deployment), ofEdit: true,
+		{name: "policy for edits of Deployments", install: policy(deployment), ofEdit: true, core: true,
 			reason: echov1.ReasonRejected, message: policyMessage, available: echov1.ReasonServing},
 		{name: "policy for the status", install: policyOfStatus, ofEdit: true},
 	}
-	for i, kind := range children.DifferentObjectKinds() {
+	for _, kind := range children.DifferentObjectKinds() {
 		// Two Echoes have all required children, one of them is created before the quota.
 		allowed, available := "1", echov1.ReasonNotServing
 		if kind.Optional {
@@ -70,14 +68,14 @@ func rejections(o harness.Options) (all []harness.Scenario, err error) {
 		}
 		list = append(list,
 			rejection{name: "quota of " + plural(kind), install: quota("count/"+corev1.ResourceName(kind.Resource.GroupResource().String()), allowed),
-				reason: echov1.ReasonRejected, available: available, child: kind, longOnly: i > 0,
+				reason: echov1.ReasonRejected, available: available, child: kind,
 				message: fmt.Sprintf("%s: %s %q is forbidden: exceeded quota: %s", kind.Name, kind.Resource.GroupResource(), kinds.ChildName(kind, one), quotaName)},
 			rejection{name: "policy for " + plural(kind), install: policy(kind),
-				reason: echov1.ReasonRejected, available: available, child: kind, longOnly: i > 0, message: policyMessage})
+				reason: echov1.ReasonRejected, available: available, child: kind, message: policyMessage})
 	}
 	for _, r := range list {
-		if !o.Short || !r.longOnly {
-			all = append(all, harness.Scenario{Name: r.name, Run: func(ctx context.Context, e *harness.Environment) error { return r.run(ctx, e) }})
+		if !o.Short || r.core {
+			all = append(all, harness.Scenario{Name: r.name, Run: r.run})
 		}
 	}
 	return all, nil
@@ -108,27 +106,24 @@ func (r rejection) run(ctx context.Context, e *harness.Environment) error {
 	if err != nil {
 		return err
 	}
-	if err := r.awaitReport(ctx, e); err != nil {
+	if r.converges {
+		err = e.AwaitReady(ctx, one)
+	} else if err = r.awaitReport(ctx, e); err == nil {
+		err = expectBoundedRetries(ctx, e)
+	}
+	if err != nil {
 		return err
 	}
-	if err := expectBoundedRetries(ctx, e); err != nil {
-		return err
-	}
-	start := time.Now()
+	e.AllowWrites(oracle.Failures(e.Proxy.Writes())) // expectBoundedRetries has bounded them.
 	if err := remove(ctx); err != nil {
 		return err
 	}
-	if err := e.Settle(ctx); err != nil {
-		return err
-	}
-	e.Record("Recovery after rejection: "+r.name, time.Since(start), harness.ConvergenceTimeout)
 	return e.Verify(ctx)
 }
 
 // expectBoundedRetries expects that another Echo converges meanwhile, and bounds the rejections.
 func expectBoundedRetries(ctx context.Context, e *harness.Environment) error {
-	before := oracle.Rejections(e.Proxy.Writes())
-	start := time.Now()
+	before, logged, start := oracle.Failures(e.Proxy.Writes()), loggedErrors(e.Operator), time.Now()
 	if err := e.EditEcho(ctx, two, func(s *echov1.EchoSpec) { s.Port = 81 }); err != nil {
 		return err
 	}
@@ -139,7 +134,8 @@ func expectBoundedRetries(ctx context.Context, e *harness.Environment) error {
 		return err
 	}
 	harness.Pause(ctx, rejectionPeriod-time.Since(start))
-	return oracle.CheckCount("rejected writes", oracle.Rejections(e.Proxy.Writes())-before, 0, rejectionsBound, rejectionPeriod)
+	return errors.Join(oracle.CheckCount("failed writes", oracle.Failures(e.Proxy.Writes())-before, 0, rejectionsBound, rejectionPeriod),
+		oracle.CheckCount("errors in the log", loggedErrors(e.Operator)-logged, 0, rejectionsBound, rejectionPeriod))
 }
 
 // awaitReport waits until the status reports the rejection.
@@ -151,7 +147,7 @@ func (r rejection) awaitReport(ctx context.Context, e *harness.Environment) erro
 		return e.AwaitCondition(ctx, one, echov1.ConditionAvailable, r.available)
 	}
 	return e.Await(ctx, harness.ConvergenceTimeout, "status is rejected, but the Deployment is rolled out", func(ctx context.Context) error {
-		if oracle.Rejections(e.Proxy.Writes()) == 0 {
+		if oracle.Failures(e.Proxy.Writes()) == 0 {
 			return errAccepted
 		}
 		echo, err := e.GetEcho(ctx, e.Subject, one)
@@ -204,42 +200,16 @@ func limitRange(ctx context.Context, e *harness.Environment) (undo, error) {
 	})
 }
 
-// privilegedSidecar adds a container that Pod Security rejects. It accepts the operator's own.
-func privilegedSidecar(ctx context.Context, e *harness.Environment) (undo, error) {
-	edit := func(change func(*corev1.PodSpec)) undo {
-		return func(ctx context.Context) error {
-			return e.Await(ctx, harness.ConvergenceTimeout, "Deployment is updated", func(ctx context.Context) error {
-				var d appsv1.Deployment
-				if err := e.Client.Get(ctx, client.ObjectKey{Namespace: e.Subject, Name: kinds.ServerName(one)}, &d); err != nil {
-					return err
-				}
-				return e.Update(ctx, &d, func() { change(&d.Spec.Template.Spec) })
-			})
-		}
-	}
-	inject := edit(func(pod *corev1.PodSpec) {
-		pod.Containers = append(pod.Containers, corev1.Container{Name: "sidecar", Image: customImage})
-	})
-	return edit(func(pod *corev1.PodSpec) {
-		pod.Containers = slices.DeleteFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == "sidecar" })
-	}), inject(ctx)
-}
-
 // policy rejects the child of the Echo "one".
 func policy(kind children.Kind) func(context.Context, *harness.Environment) (undo, error) {
 	return func(ctx context.Context, e *harness.Environment) (undo, error) {
 		allowed := fmt.Sprintf("object.metadata.name != '%s'", kinds.ChildName(kind, one))
-		return installValidatingPolicy(ctx, e, kind.Resource, allowed, policyMessage, func(ctx context.Context) error {
-			return e.Client.Create(ctx, uncontrolled(kind, e.Subject), client.DryRunAll)
-		})
+		return installValidatingPolicy(ctx, e, kind.Resource, allowed, policyMessage, probeCreation(e, kind))
 	}
 }
 
 // policyOfStatus rejects the status of the Echo "one".
 func policyOfStatus(ctx context.Context, e *harness.Environment) (undo, error) {
 	status := echov1.GroupVersion.WithResource(kinds.EchoStatus)
-	return installValidatingPolicy(ctx, e, status, "object.metadata.name != 'one'", policyMessage, func(ctx context.Context) error {
-		echo := &echov1.Echo{ObjectMeta: metav1.ObjectMeta{Namespace: e.Subject, Name: one}}
-		return e.Client.Status().Patch(ctx, echo, client.RawPatch(types.MergePatchType, []byte(`{"status":{"ready":"?"}}`)), client.DryRunAll)
-	})
+	return installValidatingPolicy(ctx, e, status, "object.metadata.name != 'one'", policyMessage, probeStatus(e, one))
 }

@@ -18,8 +18,14 @@ import (
 	"github.com/kkloud-io/echo-operator/test/chaos/kinds"
 )
 
+// coreSchedules is the number of random schedules in the fixed core.
+const coreSchedules = 4
+
 // schedules returns as many random schedules as the options ask for, starting with their seed.
 func schedules(o harness.Options) (all []harness.Scenario, err error) {
+	if o.Short {
+		o.Runs = coreSchedules
+	}
 	for i := range o.Runs {
 		all = append(all, schedule(o.Seed+i))
 	}

@@ -1,58 +1,47 @@
 package scenarios
 
 import (
-	"fmt"
 	"path/filepath"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/test/chaos/harness"
 )
 
 var root = filepath.Join("..", "..", "..")
 
-func TestEverySuiteHasScenariosWithUniqueNames(t *testing.T) {
-	for _, short := range []bool{false, true} {
-		for _, suite := range Suites {
-			t.Run(fmt.Sprintf("%s, short: %v", suite.Name, short), func(t *testing.T) {
-				all, err := suite.Scenarios(harness.Options{Root: root, Runs: 2, Seed: 1, Short: short})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if len(all) == 0 {
-					t.Error("no scenarios")
-				}
-				names := sets.Set[string]{}
-				for _, s := range all {
-					if names.Has(s.Name) {
-						t.Errorf("two scenarios are named %q, want unique names", s.Name)
-					}
-					names.Insert(s.Name)
-				}
-			})
+func names(t *testing.T, suite harness.Suite, short bool) sets.Set[string] {
+	t.Helper()
+	all, err := suite.Scenarios(harness.Options{Root: root, Runs: 5, Seed: 1, Short: short})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := sets.Set[string]{}
+	for _, s := range all {
+		if found.Has(s.Name) {
+			t.Errorf("%s: two scenarios are named %q, want unique names", suite.Name, s.Name)
+		}
+		found.Insert(s.Name)
+	}
+	t.Logf("%s, short %t: %d scenarios", suite.Name, short, len(found))
+	return found
+}
+
+func TestEverySuiteHasAFixedCore(t *testing.T) {
+	for _, suite := range Suites {
+		all, core := names(t, suite, false), names(t, suite, true)
+		if len(core) == 0 || !all.IsSuperset(core) {
+			t.Errorf("%s: core %q, want some of %d scenarios, which lack %q", suite.Name, sets.List(core), len(all), sets.List(core.Difference(all)))
 		}
 	}
 }
 
-func TestShortFormHasOnlyScenariosOfTheLongForm(t *testing.T) {
-	for _, suite := range Suites {
-		long, err := suite.Scenarios(harness.Options{Root: root, Runs: 2, Seed: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		names := sets.Set[string]{}
-		for _, s := range long {
-			names.Insert(s.Name)
-		}
-		short, err := suite.Scenarios(harness.Options{Root: root, Runs: 2, Seed: 1, Short: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, s := range short {
-			if !names.Has(s.Name) {
-				t.Errorf("%s: scenario %q of the short form is not in the long form", suite.Name, s.Name)
-			}
+func TestEveryChildKindHasDrifts(t *testing.T) {
+	for _, kind := range children.Kinds {
+		if len(driftsByKind[kind.Name]) == 0 {
+			t.Errorf("%s: no drifts, want at least one in driftsByKind", kind.Name)
 		}
 	}
 }

@@ -22,6 +22,8 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/test/chaos/harness"
 )
 
@@ -95,26 +97,13 @@ func flap(w http.ResponseWriter, r *http.Request, c webhookCall) {
 	}
 }
 
-// respond answers with an HTTP response that is not an AdmissionReview.
-func respond(code int, body string) webhookAnswer {
-	return func(w http.ResponseWriter, r *http.Request, _ webhookCall) {
-		if code == http.StatusFound {
-			http.Redirect(w, r, "/elsewhere", code)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(code)
-		_, _ = io.WriteString(w, body)
-	}
-}
-
 // disconnect closes the connection in place of an answer.
 func disconnect(http.ResponseWriter, *http.Request, webhookCall) { panic(http.ErrAbortHandler) }
 
-// patch changes the object by the JSON patch that the function returns for a call.
-func patch(of func(webhookCall) string) webhookAnswer {
+// patch changes the object by a JSON patch.
+func patch(operations string) webhookAnswer {
 	return func(w http.ResponseWriter, _ *http.Request, c webhookCall) {
-		c.review(w, admissionv1.AdmissionResponse{Allowed: true, Patch: []byte(of(c)), PatchType: ptr.To(admissionv1.PatchTypeJSONPatch)})
+		c.review(w, admissionv1.AdmissionResponse{Allowed: true, Patch: []byte(operations), PatchType: ptr.To(admissionv1.PatchTypeJSONPatch)})
 	}
 }
 
@@ -128,9 +117,7 @@ type webhook struct {
 	timeout int32
 	// ignore allows requests when the webhook fails.
 	ignore bool
-	// untrusted registers it with the certificate of another authority.
-	untrusted bool
-	answer    webhookAnswer
+	answer webhookAnswer
 
 	server  *httptest.Server
 	stopped chan struct{}
@@ -141,8 +128,10 @@ type webhook struct {
 	calls  int
 }
 
+const webhookDomain = ".chaos.kkloud.io"
+
 // name returns the name of the webhook in the namespace, which messages of the API server contain.
-func (h *webhook) name(namespace string) string { return namespace + ".chaos.kkloud.io" }
+func (h *webhook) name(namespace string) string { return namespace + webhookDomain }
 
 // install starts the webhook, registers it, and waits until the dry run of the probe reaches it.
 func (h *webhook) install(ctx context.Context, e *harness.Environment, probe func(context.Context) error) (undo, error) {
@@ -183,9 +172,6 @@ func (h *webhook) install(ctx context.Context, e *harness.Environment, probe fun
 // configuration registers the webhook for writes of the operator, and for dry runs.
 func (h *webhook) configuration(e *harness.Environment) client.Object {
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.server.Certificate().Raw})
-	if h.untrusted {
-		authority = e.Plane.Config.CAData
-	}
 	rules := make([]admissionregistrationv1.RuleWithOperations, len(h.resources))
 	for i, resource := range h.resources {
 		rules[i] = admissionregistrationv1.RuleWithOperations{
@@ -199,23 +185,26 @@ func (h *webhook) configuration(e *harness.Environment) client.Object {
 	if h.ignore {
 		policy = admissionregistrationv1.Ignore
 	}
-	name := metav1.ObjectMeta{Name: e.Subject}
-	connection := admissionregistrationv1.WebhookClientConfig{URL: &h.server.URL, CABundle: authority}
-	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": e.Subject}}
-	condition := []admissionregistrationv1.MatchCondition{{
-		Name: "operator", Expression: fmt.Sprintf("request.userInfo.username == '%s' || (has(request.dryRun) && request.dryRun)", harness.OperatorUser),
-	}}
-	versions := []string{admissionv1.SchemeGroupVersion.Version}
+	meta := metav1.ObjectMeta{Name: e.Subject}
+	hook := admissionregistrationv1.ValidatingWebhook{
+		Name: h.name(e.Subject), ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &h.server.URL, CABundle: authority},
+		Rules: rules, FailurePolicy: &policy, TimeoutSeconds: &h.timeout,
+		NamespaceSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": e.Subject}},
+		SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone),
+		AdmissionReviewVersions: []string{admissionv1.SchemeGroupVersion.Version},
+		MatchConditions: []admissionregistrationv1.MatchCondition{
+			{Name: "operator", Expression: fmt.Sprintf("request.userInfo.username == '%s' || (has(request.dryRun) && request.dryRun)", harness.OperatorUser)},
+			{Name: "other-echo", Expression: "!request.name.endsWith('two')"}, // The Echo "two" is not concerned.
+		},
+	}
 	if h.mutating {
-		return &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: name, Webhooks: []admissionregistrationv1.MutatingWebhook{{
-			Name: h.name(e.Subject), ClientConfig: connection, Rules: rules, FailurePolicy: &policy, NamespaceSelector: selector, TimeoutSeconds: &h.timeout,
-			SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: versions, MatchConditions: condition,
+		return &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: meta, Webhooks: []admissionregistrationv1.MutatingWebhook{{
+			Name: hook.Name, ClientConfig: hook.ClientConfig, Rules: hook.Rules, FailurePolicy: hook.FailurePolicy, TimeoutSeconds: hook.TimeoutSeconds,
+			NamespaceSelector: hook.NamespaceSelector, SideEffects: hook.SideEffects,
+			AdmissionReviewVersions: hook.AdmissionReviewVersions, MatchConditions: hook.MatchConditions,
 		}}}
 	}
-	return &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: name, Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-		Name: h.name(e.Subject), ClientConfig: connection, Rules: rules, FailurePolicy: &policy, NamespaceSelector: selector, TimeoutSeconds: &h.timeout,
-		SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: versions, MatchConditions: condition,
-	}}}
+	return &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: meta, Webhooks: []admissionregistrationv1.ValidatingWebhook{hook}}
 }
 
 // ServeHTTP allows dry runs, and answers the operator's writes.
@@ -238,27 +227,24 @@ func (h *webhook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer(w, r, call)
 }
 
-// called returns how many writes of the operator have reached the webhook.
-func (h *webhook) called() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.calls
-}
-
-// probeCreation returns a dry run that creates an object of the kind.
-func probeCreation(e *harness.Environment, empty client.Object) func(context.Context) error {
-	empty.SetName("probe")
+// probeCreation returns a dry run that creates a child of the kind.
+func probeCreation(e *harness.Environment, kind children.Kind) func(context.Context) error {
 	return func(ctx context.Context) error {
-		return e.Client.Create(ctx, empty.DeepCopyObject().(client.Object), client.DryRunAll)
+		return e.Client.Create(ctx, uncontrolled(kind, e.Subject), client.DryRunAll)
 	}
 }
 
 // probeUpdate returns a dry run that changes an object.
-func probeUpdate(e *harness.Environment, object client.Object, status bool) func(context.Context) error {
+func probeUpdate(e *harness.Environment, object client.Object) func(context.Context) error {
 	return func(ctx context.Context) error {
-		if status {
-			return e.Client.Status().Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(`{"status":{"ready":"?"}}`)), client.DryRunAll)
-		}
 		return e.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"probe":""}}}`)), client.DryRunAll)
+	}
+}
+
+// probeStatus returns a dry run that changes the status of an Echo.
+func probeStatus(e *harness.Environment, name string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		echo := &echov1.Echo{ObjectMeta: metav1.ObjectMeta{Namespace: e.Subject, Name: name}}
+		return e.Client.Status().Patch(ctx, echo, client.RawPatch(types.MergePatchType, []byte(`{"status":{"ready":"?"}}`)), client.DryRunAll)
 	}
 }
