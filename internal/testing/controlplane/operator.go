@@ -1,7 +1,6 @@
 package controlplane
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -37,8 +36,6 @@ type OperatorOptions struct {
 	Watched []string
 	// Namespace is where it runs and keeps its lease.
 	Namespace string
-	// ServerImage is its default server image. Empty means the constant of that name.
-	ServerImage string
 	// Args are additional command line arguments.
 	Args []string
 }
@@ -70,7 +67,7 @@ func StartOperator(o OperatorOptions) (*Operator, error) {
 	}
 	operator := &Operator{Done: make(chan struct{}), Log: log.Name()}
 	operator.command = exec.Command(o.Program, append([]string{"--health-probe-bind-address=0"}, o.Args...)...) //nolint:gosec // The caller chose the program.
-	operator.command.Env = append(os.Environ(), "KUBECONFIG="+name+".kubeconfig", "RELATED_IMAGE_HTTP_ECHO="+cmp.Or(o.ServerImage, ServerImage),
+	operator.command.Env = append(os.Environ(), "KUBECONFIG="+name+".kubeconfig", "RELATED_IMAGE_HTTP_ECHO="+ServerImage,
 		"RELATED_IMAGE_VERIFIER="+VerifierImage,
 		"WATCH_NAMESPACE="+strings.Join(o.Watched, ","), "POD_NAMESPACE="+o.Namespace)
 	operator.command.Stdout, operator.command.Stderr = log, log
