@@ -96,27 +96,15 @@ func (h *Harness) AllObserved(namespace string) func(context.Context) error {
 	return h.AllEchoes(namespace, oracle.CheckObserved)
 }
 
-// AllEchoes returns a check of every Echo in the namespace. It reads an Echo that failed before it
-// lists all: lists of hundreds of Echoes would slow down an API server that recovers.
+// AllEchoes returns a check of every Echo in the namespace.
 func (h *Harness) AllEchoes(namespace string, check func(*echov1.Echo) error) func(context.Context) error {
-	var late client.ObjectKey
 	return func(ctx context.Context) error {
-		if late.Name != "" {
-			echo, err := h.GetEcho(ctx, late.Namespace, late.Name)
-			if err == nil {
-				err = check(echo)
-			}
-			if client.IgnoreNotFound(err) != nil {
-				return err
-			}
-		}
 		var echoes echov1.EchoList
 		if err := h.Client.List(ctx, &echoes, client.InNamespace(namespace)); err != nil {
 			return err
 		}
-		for i := len(echoes.Items) - 1; i >= 0; i-- {
+		for i := range echoes.Items {
 			if err := check(&echoes.Items[i]); err != nil {
-				late = client.ObjectKeyFromObject(&echoes.Items[i])
 				return err
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
@@ -99,28 +100,23 @@ func (e *Environment) writes() (all []proxy.Write) {
 // StartOperator starts the subject's operator, for the subject namespace.
 func (e *Environment) StartOperator() error { return e.StartOperatorFor(e.Subject) }
 
-// StartOperatorFor starts the subject's operator for namespaces; for none, it watches all.
-func (e *Environment) StartOperatorFor(namespaces ...string) (err error) {
-	if e.Operator, err = e.NewOperator(e.Proxy, namespaces...); err != nil {
-		return err
-	}
-	e.logs = append(e.logs, e.Operator.Log)
-	return nil
+// StartOperatorFor starts the subject's operator for namespaces.
+func (e *Environment) StartOperatorFor(namespaces ...string) error {
+	return e.start(e.Proxy.Config(), namespaces)
 }
 
 // StartDirectOperator starts the subject's operator without a proxy, which would change the encoding
 // of what the operator reads.
-func (e *Environment) StartDirectOperator(namespaces ...string) (err error) {
-	if e.Operator, err = e.startOperator(e.program, e.user, namespaces, e.Args...); err != nil {
+func (e *Environment) StartDirectOperator(namespaces ...string) error {
+	return e.start(e.user, namespaces)
+}
+
+func (e *Environment) start(config *rest.Config, namespaces []string) (err error) {
+	if e.Operator, err = e.startOperator(e.program, config, namespaces, e.Args...); err != nil {
 		return err
 	}
 	e.logs = append(e.logs, e.Operator.Log)
 	return nil
-}
-
-// NewOperator starts an operator behind a proxy, with the environment's arguments.
-func (e *Environment) NewOperator(p *proxy.Proxy, namespaces ...string) (*controlplane.Operator, error) {
-	return e.startOperator(e.program, p.Config(), namespaces, e.Args...)
 }
 
 // Restart kills the subject's operator, and starts it again.

@@ -112,8 +112,8 @@ func (h *History) CheckVerified() (findings []error) {
 		if !slices.ContainsFunc(h.deployments[children.VerifierName(echo.object)], func(d version[*appsv1.Deployment]) bool {
 			return d.number < echo.number && verified(d.object, echo.object)
 		}) {
-			findings = append(findings, Findingf(echo.object, "status says Verified of generation %d (resource version %d), but no verifier of its answer was ready",
-				echo.object.Generation, echo.number))
+			findings = append(findings, Findingf(echo.object, "status says Verified of generation %d (resource version %d), "+
+				"but no verifier of its answer was ready", echo.object.Generation, echo.number))
 		}
 	}
 	return findings
@@ -174,7 +174,8 @@ func (h *History) CheckNoReason(reason string) (findings []error) {
 	for _, echo := range h.echoes {
 		conditions := echo.object.Status.Conditions
 		if i := slices.IndexFunc(conditions, func(c metav1.Condition) bool { return c.Reason == reason }); i >= 0 {
-			findings = append(findings, Findingf(echo.object, "want no condition with reason %s, got %s (resource version %d)", reason, describe(&conditions[i]), echo.number))
+			findings = append(findings, Findingf(echo.object, "want no condition with reason %s, got %s (resource version %d)",
+				reason, describe(&conditions[i]), echo.number))
 		}
 	}
 	return findings

@@ -1,7 +1,6 @@
 package oracle
 
 import (
-	"fmt"
 	"net/http"
 	"slices"
 	"time"
@@ -53,12 +52,4 @@ func WritesOf(writes []proxy.Write, resource string, object client.ObjectKey) (f
 		}
 	}
 	return found
-}
-
-// CheckGrowth checks that a number of bytes has grown by at most so many per cent of the total.
-func CheckGrowth(what string, before, after, total, percent float64) error {
-	if limit := before + total*percent/100; after > limit {
-		return fmt.Errorf("%s: %.1f MiB, want at most %.1f MiB", what, after/(1<<20), limit/(1<<20))
-	}
-	return nil
 }

@@ -141,33 +141,6 @@ func (w Workload) controlled() bool {
 	return true
 }
 
-// CheckRecovered checks that nothing prevents the operator from writing the children. Pods may still
-// fail because of fields that the operator does not own, so that it cannot remove them.
-func (w Workload) CheckRecovered() error {
-	if err := w.CheckStatus(); err != nil || CheckReadyNow(w.Echo) == nil {
-		return err
-	}
-	degraded := meta.FindStatusCondition(w.Echo.Status.Conditions, echov1.ConditionDegraded)
-	if slices.Contains([]string{echov1.ReasonRejected, echov1.ReasonConflict, echov1.ReasonRepeatedDrift}, degraded.Reason) {
-		return Findingf(w.Echo, "nothing rejects or changes the children any more: want condition Ready=True, got %s", describe(degraded))
-	}
-	return nil
-}
-
-// CheckAsDeclared checks that the Echo has recovered, that all fields of its children are as declared,
-// and that none is reported as overridden.
-func (w Workload) CheckAsDeclared() error {
-	if err := w.CheckRecovered(); err != nil {
-		return err
-	}
-	for kind, child := range w.Children {
-		if fields := Differences(child, w.Echo); len(fields) > 0 {
-			return Findingf(w.Echo, "want the %s in its desired state, it differs in %v", kind, fields)
-		}
-	}
-	return CheckCondition(w.Echo, echov1.ConditionOverridden, echov1.ReasonAsExpected)
-}
-
 // CheckAnswer checks that clients of the Service receive the declared message: every ready pod that
 // the Service selects serves it at the port to which the Service leads, and there are as many as
 // declared.
@@ -184,7 +157,8 @@ func (w Workload) CheckAnswer() error {
 	serving := 0
 	for i := range w.Pods {
 		pod := &w.Pods[i]
-		if len(service.Spec.Selector) == 0 || !labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(pod.Labels)) || pod.DeletionTimestamp != nil || !isReady(pod) {
+		selected := len(service.Spec.Selector) > 0 && labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(pod.Labels))
+		if !selected || pod.DeletionTimestamp != nil || !isReady(pod) {
 			continue
 		}
 		if err := checkServes(pod, want); err != nil {

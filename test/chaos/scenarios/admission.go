@@ -57,7 +57,9 @@ var (
 
 // installValidatingPolicy has a policy reject what the expression does not allow, with the message,
 // and waits until the policy rejects the probe.
-func installValidatingPolicy(ctx context.Context, e *harness.Environment, resource schema.GroupVersionResource, allowed, message string, probe func(context.Context) error) (undo, error) {
+func installValidatingPolicy(
+	ctx context.Context, e *harness.Environment, resource schema.GroupVersionResource, allowed, message string, probe func(context.Context) error,
+) (undo, error) {
 	name := metav1.ObjectMeta{Name: e.Subject}
 	remove, err := install(ctx, e,
 		&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: name, Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{

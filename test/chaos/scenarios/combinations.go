@@ -6,6 +6,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/test/chaos/harness"
@@ -167,7 +172,9 @@ func (c combination) run(ctx context.Context, e *harness.Environment) (err error
 	if err := c.expectGuarantees(ctx, e); err != nil {
 		return err
 	}
-	if err := end(ctx); err != nil {
+	annotation := &echov1.Echo{ObjectMeta: metav1.ObjectMeta{Namespace: e.Subject, Name: one}}
+	unannotate := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":null}}`))
+	if err := errors.Join(end(ctx), e.Client.Patch(ctx, annotation, unannotate)); err != nil {
 		return err
 	}
 	e.AllowWrites(oracle.PolicyWriteBound)
@@ -177,26 +184,63 @@ func (c combination) run(ctx context.Context, e *harness.Environment) (err error
 	return e.Verify(ctx)
 }
 
-// expectGuarantees expects an accurate status and few writes while the disturbances last.
+const (
+	// observationPeriod is how long writes are counted. There are few attempts to observe an Echo
+	// that makes none, because a write that is in progress may still complete.
+	observationPeriod   = 3 * time.Second
+	observationAttempts = 4
+	// annotations is how often the Echo is annotated meanwhile. Each annotation is an event.
+	annotations = 15
+)
+
+// expectGuarantees expects an accurate status and few writes while the disturbances last, also after a
+// restart.
 func (c combination) expectGuarantees(ctx context.Context, e *harness.Environment) error {
 	endless := slices.ContainsFunc(c.disturbances, func(d disturbance) bool { return d.endless })
-	if !endless {
-		findings, err := awaitWorkloads(ctx, e, e.Convergence, []string{one, two}, func(ctx context.Context, w oracle.Workload) error { return checkStatus(ctx, e, w) })
-		if err := firstOf(err, findings[one], findings[two]); err != nil {
+	accurate := func() error {
+		if err := e.AwaitReady(ctx, two); err != nil || endless {
 			return err
 		}
+		return awaitAccurateStatus(ctx, e)
 	}
-	var err error
+	if err := accurate(); err != nil {
+		return err
+	}
+	if err := c.expectFewWrites(ctx, e, endless); err != nil {
+		return err
+	}
+	if err := e.Restart(); err != nil {
+		return err
+	}
+	if err := e.AwaitStart(ctx); err != nil {
+		return err
+	}
+	if err := c.expectFewWrites(ctx, e, endless); err != nil {
+		return fmt.Errorf("after a restart: %w", err)
+	}
+	return accurate()
+}
+
+// expectFewWrites expects an Echo that is ready to cause no writes, and another one few, whatever events
+// arrive.
+func (c combination) expectFewWrites(ctx context.Context, e *harness.Environment, endless bool) (err error) {
 	for range observationAttempts {
-		before := len(e.Proxy.Writes())
-		harness.Pause(ctx, observationPeriod)
-		echo, err2 := e.GetEcho(ctx, e.Subject, one)
-		if err2 != nil {
-			return err2
+		before, start := len(e.Proxy.Writes()), time.Now()
+		for i := range annotations {
+			echo := &echov1.Echo{ObjectMeta: metav1.ObjectMeta{Namespace: e.Subject, Name: one}}
+			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"example.com/event":"%d"}}}`, i)
+			if err := e.Client.Patch(ctx, echo, client.RawPatch(types.MergePatchType, patch)); err != nil {
+				return err
+			}
+			harness.Pause(ctx, observationPeriod/annotations)
+		}
+		echo, readErr := e.GetEcho(ctx, e.Subject, one)
+		if readErr != nil {
+			return readErr
 		}
 		bound := 0
 		if endless || oracle.CheckReadyNow(echo) != nil {
-			bound = oracle.RejectedWriteBound(observationPeriod)
+			bound = oracle.RejectedWriteBound(time.Since(start))
 		}
 		writes := e.Proxy.Writes()
 		if err = errors.Join(oracle.CheckWritesOf(one, writes[before:], bound), oracle.CheckWritesOf(one, writes, oracle.PolicyWriteBound)); err == nil {

@@ -41,11 +41,11 @@ var disturbances = [][]disturbance{
 		{name: "policy against the Service", start: policy(service)},
 	},
 	{
-		mutates("registry rewritten", "Deployment: rewrites the image registry"),
-		mutates("message changed by a policy", "Deployment: changes the message"),
-		mutates("replicas changed by a policy", "Deployment: changes the replicas"),
-		mutates("selector changed by a policy", "Service: changes the selector"),
-		mutates("label removed by a policy", "Deployment: removes the label of the operator"),
+		mutates("registry rewritten", policyNamed("Deployment: rewrites the image registry")),
+		mutates("message changed by a policy", policyNamed("Deployment: changes the message")),
+		mutates("replicas changed by a policy", policyNamed("Deployment: changes the replicas")),
+		mutates("selector changed by a policy", policyNamed("Service: changes the selector")),
+		mutates("label removed by a policy", policyNamed("Deployment: removes the label of the operator")),
 	},
 	{
 		faulty("writes fail", plan{request: func(r proxy.Request) proxy.Fault {
@@ -63,6 +63,11 @@ var disturbances = [][]disturbance{
 		}},
 		{name: "operator restarted", start: func(_ context.Context, e *harness.Environment) (undo, error) { return nothing, e.Restart() }},
 	},
+}
+
+func policyNamed(name string) policyCase {
+	all := allPolicies()
+	return all[slices.IndexFunc(all, func(p policyCase) bool { return p.name == name })]
 }
 
 func nothing(context.Context) error { return nil }
@@ -93,17 +98,6 @@ func faulty(name string, p plan) disturbance {
 	return disturbance{name: name, start: func(_ context.Context, e *harness.Environment) (undo, error) {
 		e.Proxy.SetPlan(p)
 		return func(context.Context) error { e.Proxy.SetPlan(nil); return nil }, nil
-	}}
-}
-
-// mutates has one of the listed policies change what the operator writes.
-func mutates(name, policyName string) disturbance {
-	return disturbance{name: name, probes: true, start: func(ctx context.Context, e *harness.Environment) (undo, error) {
-		cases := slices.Concat(policiesThatChange(), policiesThatRemove())
-		i := slices.IndexFunc(cases, func(c policyCase) bool { return c.name == policyName })
-		p := &appliedPolicy{policyCase: cases[i], echo: one}
-		err := p.install(ctx, e)
-		return p.remove, err
 	}}
 }
 

@@ -8,7 +8,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -19,10 +18,7 @@ import (
 	"github.com/kkloud-io/echo-operator/test/chaos/oracle"
 )
 
-const (
-	noController = "none)"
-	ofAnnotation = "example.com/of"
-)
+const ofAnnotation = "example.com/of"
 
 // externalWriters has external writers change children: fields that the operator owns, and others. Some
 // react to each write of the operator.
@@ -35,7 +31,6 @@ func externalWriters(o harness.Options) (all []harness.Scenario, err error) {
 			{"drifts", revertDrift},
 			{"is deleted", deleteChild},
 			{"is orphaned", orphan},
-			{"gets another owner and is deleted", takeOver},
 			{"of another owner exists before", uncontrolledBefore},
 			{"of another owner is created later", uncontrolledAfter},
 			{"of an earlier Echo exists", ofEarlierEcho},
@@ -91,41 +86,6 @@ func restored(ctx context.Context, e *harness.Environment, kind children.Kind, d
 	return e.Verify(ctx)
 }
 
-func conflictMessage(kind children.Kind, owner string) string {
-	return fmt.Sprintf("%s %s exists and is not controlled by this Echo (controller: %s", kind.Name, kinds.ChildName(kind, one), owner)
-}
-
-// takeOver gives the child to another controller, and deletes it.
-func takeOver(ctx context.Context, e *harness.Environment, kind children.Kind) error {
-	if err := createReadyWith(ctx, e, kind); err != nil {
-		return err
-	}
-	if err := e.OnObject(ctx, one, kind, func(ctx context.Context, child client.Object) error {
-		var namespace corev1.Namespace
-		if err := e.Client.Get(ctx, client.ObjectKey{Name: child.GetNamespace()}, &namespace); err != nil {
-			return err
-		}
-		return e.Update(ctx, child, func() {
-			child.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(&namespace, corev1.SchemeGroupVersion.WithKind("Namespace"))})
-		})
-	}); err != nil {
-		return err
-	}
-	if err := e.InBoth(ctx, func(ctx context.Context, namespace string) error {
-		return e.AwaitDegraded(ctx, harness.ConvergenceTimeout, namespace, one, echov1.ReasonConflict, conflictMessage(kind, "Namespace "))
-	}); err != nil {
-		return err
-	}
-	e.AllowCreation(kind, one)
-	if err := e.OnObject(ctx, one, kind, func(ctx context.Context, child client.Object) error { return e.Client.Delete(ctx, child) }); err != nil {
-		return err
-	}
-	if err := e.AwaitReady(ctx, one); err != nil {
-		return err
-	}
-	return e.Verify(ctx)
-}
-
 // uncontrolled returns an object with the name of the child, but without an owner and without the
 // operator's labels.
 func uncontrolled(kind children.Kind, namespace string) client.Object {
@@ -144,8 +104,9 @@ func uncontrolled(kind children.Kind, namespace string) client.Object {
 // expectUntouched expects the Echo to report the objects, and the operator to leave them unchanged,
 // also when the Echo changes. Then it deletes them, and the operator has to recover.
 func expectUntouched(ctx context.Context, e *harness.Environment, kind children.Kind, objects ...client.Object) error {
+	conflict := fmt.Sprintf("%s %s exists and is not controlled by this Echo (controller: none)", kind.Name, kinds.ChildName(kind, one))
 	for _, object := range objects {
-		if err := e.AwaitDegraded(ctx, harness.ConvergenceTimeout, object.GetNamespace(), one, echov1.ReasonConflict, conflictMessage(kind, noController)); err != nil {
+		if err := e.AwaitDegraded(ctx, harness.ConvergenceTimeout, object.GetNamespace(), one, echov1.ReasonConflict, conflict); err != nil {
 			return err
 		}
 	}

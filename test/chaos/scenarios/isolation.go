@@ -34,13 +34,12 @@ const (
 	webhookTimeout = 10
 )
 
-// isolation has one namespace disturb the operator, and measures the others.
-func isolation(o harness.Options) ([]harness.Scenario, error) {
+// isolations have one namespace disturb the operator, and measure the others.
+func isolations(o harness.Options) ([]harness.Scenario, error) {
 	all := []harness.Scenario{
 		{Name: "webhook for children hangs", Run: hangingChildren},
 		{Name: "webhook for statuses hangs", Run: hangingStatuses},
-		uncontrolledMemory("large Deployments with forged owner references", (*memoryRun).create),
-		uncontrolledMemory("large annotations on Echoes and children", (*memoryRun).annotate),
+		{Name: "large objects of another namespace", Run: largeObjects},
 	}
 	if o.Short {
 		all = all[:1]
@@ -51,19 +50,14 @@ func isolation(o harness.Options) ([]harness.Scenario, error) {
 // hangingChildren has a webhook for the creation of children not answer. Every Echo reports it, and
 // no Echo elsewhere waits for it.
 func hangingChildren(ctx context.Context, e *harness.Environment) error {
-	var resources []schema.GroupVersionResource
+	hook := &webhook{operation: admissionregistrationv1.Create, timeout: webhookTimeout, answer: hang}
 	for _, kind := range kinds.Servers() {
-		resources = append(resources, kind.Resource)
+		hook.resources = append(hook.resources, kind.Resource)
 	}
-	hook := &webhook{resources: resources, operation: admissionregistrationv1.Create, timeout: webhookTimeout, answer: hang}
 	named := func(echo *echov1.Echo) error {
 		return errors.Join(oracle.CheckDegraded(echo, echov1.ReasonRejected, hook.name(e.Subject)), checkTimedOut(echo))
 	}
-	return isolate(ctx, e, hook, isolatedEchoes, 0, probeCreation(e, deployment), func(ctx context.Context, start time.Time) error {
-		// Only namespaceShare Echoes wait for the webhook at a time, and some of them retry.
-		const limit = time.Minute + 4*webhookTimeout*time.Second
-		return measure(ctx, e, e.AllEchoes(e.Subject, named), fmt.Sprintf("%d Echoes report a webhook that hangs", isolatedEchoes), start, limit)
-	})
+	return isolation{hook: hook, probe: probeCreation(e, deployment), echoes: isolatedEchoes, before: nothing, after: e.AllEchoes(e.Subject, named)}.run(ctx, e)
 }
 
 // hangingStatuses has a webhook for the status of many Echoes not answer. No Echo elsewhere waits for it.
@@ -76,7 +70,8 @@ func hangingStatuses(ctx context.Context, e *harness.Environment) error {
 		operation: admissionregistrationv1.Update, timeout: webhookTimeout, answer: hang,
 	}
 	// The API server itself is busy until the pods of these Echoes run.
-	return isolate(ctx, e, hook, manyIsolatedEchoes, namespaceShare, probeStatus(e, one), func(context.Context, time.Time) error { return nil })
+	available := func(ctx context.Context) error { return checkAvailable(ctx, e, namespaceShare) }
+	return isolation{hook: hook, probe: probeStatus(e, one), echoes: manyIsolatedEchoes, before: available, after: nothing}.run(ctx, e)
 }
 
 // checkTimedOut returns an error unless the Echo reports what the API server says about a webhook that
@@ -106,41 +101,42 @@ func checkAvailable(ctx context.Context, e *harness.Environment, count int) erro
 	return nil
 }
 
-// isolate disturbs one namespace by the webhook, and measures new Echoes in another one.
-func isolate(ctx context.Context, e *harness.Environment, hook *webhook, echoes, available int, probe func(context.Context) error, check func(context.Context, time.Time) error) error {
+// isolation disturbs one namespace by a webhook, and measures new Echoes in another one.
+type isolation struct {
+	hook  *webhook
+	probe func(context.Context) error
+	// echoes is the number of Echoes behind the webhook; before and after say what has to become true of them
+	// before and after the others are measured.
+	echoes        int
+	before, after func(context.Context) error
+}
+
+func (i isolation) run(ctx context.Context, e *harness.Environment) error {
 	neighbor, err := startWithNeighbor(ctx, e)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = e.Clear(context.WithoutCancel(ctx), neighbor) }()
-	remove, err := hook.install(ctx, e, probe)
+	remove, err := i.hook.install(ctx, e, i.probe)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = remove(context.WithoutCancel(ctx)) }() // If the scenario fails before it removes the webhook.
 	// The control operator would need the same cores for as many Echoes.
 	e.KillControlOperator()
-	measured := measureIsolation(ctx, e, neighbor, echoes, available, check, remove)
-	if err := errors.Join(measured, e.RestartControlOperator()); err != nil {
+	if err := errors.Join(i.measure(ctx, e, neighbor, remove), e.RestartControlOperator()); err != nil {
 		return err
 	}
 	return e.Verify(ctx)
 }
 
-// measureIsolation creates Echoes behind the webhook, waits until some of their Deployments are available,
-// measures new Echoes in another namespace, checks the Echoes behind the webhook, and expects all to recover
-// without it.
-func measureIsolation(ctx context.Context, e *harness.Environment, neighbor string, echoes, available int, check func(context.Context, time.Time) error, remove func(context.Context) error) error {
-	start := time.Now()
-	size := outage{echoes: echoes}
-	if err := size.forEach(ctx, 0, echoes, func(ctx context.Context, name string) error {
-		return e.CreateEcho(ctx, name, everyChild())
-	}); err != nil {
+// measure creates Echoes behind the webhook, measures new Echoes in another namespace, checks those behind
+// the webhook, and expects all to recover without it.
+func (i isolation) measure(ctx context.Context, e *harness.Environment, neighbor string, remove undo) error {
+	if err := forEachEcho(ctx, 0, i.echoes, func(ctx context.Context, name string) error { return e.CreateEcho(ctx, name, everyChild()) }); err != nil {
 		return err
 	}
-	if err := e.Await(ctx, harness.ConvergenceTimeout, "Deployments are available", func(ctx context.Context) error {
-		return checkAvailable(ctx, e, available)
-	}); err != nil {
+	if err := e.Await(ctx, harness.ConvergenceTimeout, "Echoes behind the webhook wait for it", i.before); err != nil {
 		return err
 	}
 	var findings []error
@@ -149,14 +145,16 @@ func measureIsolation(ctx context.Context, e *harness.Environment, neighbor stri
 		took, err := timeToReady(ctx, e, neighbor, echoName(round))
 		findings = append(findings, err, e.Measure("New Echo beside a namespace whose webhook hangs", took, isolationLimit))
 	}
-	if err := errors.Join(append(findings, check(ctx, start))...); err != nil {
+	// Only namespaceShare Echoes wait for the webhook at a time, and some of them retry.
+	const limit = time.Minute + 4*webhookTimeout*time.Second
+	if err := errors.Join(append(findings, e.Await(ctx, limit, "Echoes behind the webhook report it", i.after))...); err != nil {
 		return err
 	}
-	start = time.Now()
+	start := time.Now()
 	if err := remove(ctx); err != nil {
 		return err
 	}
-	return measureReady(ctx, e, fmt.Sprintf("%d Echoes are ready after their webhook was removed", echoes), start, harness.ConvergenceTimeout)
+	return measureReady(ctx, e, fmt.Sprintf("%d Echoes are ready after their webhook was removed", i.echoes), start, harness.ConvergenceTimeout)
 }
 
 // startWithNeighbor restarts the operator for the subject namespace and a neighbor of it.

@@ -228,7 +228,8 @@ func replaceLeader(ctx context.Context, e *harness.Environment, leader harness.R
 
 // twoLeaders has two operators reconcile the same Echoes, each with its own faults.
 func twoLeaders(seed uint64) harness.Scenario {
-	return harness.Scenario{Name: fmt.Sprintf("two operators without leader election, seed %d", seed), Run: func(ctx context.Context, e *harness.Environment) error {
+	name := fmt.Sprintf("two operators without leader election, seed %d", seed)
+	return harness.Scenario{Name: name, Run: func(ctx context.Context, e *harness.Environment) error {
 		random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // It must be reproducible.
 		other, err := e.AddReplica()
 		if err != nil {

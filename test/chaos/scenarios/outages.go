@@ -48,7 +48,7 @@ func outages(o harness.Options) ([]harness.Scenario, error) {
 
 // createEchoes creates all Echoes, and waits until they are ready.
 func (o outage) createEchoes(ctx context.Context, e *harness.Environment) error {
-	if err := o.forEach(ctx, 0, o.echoes, func(ctx context.Context, name string) error {
+	if err := forEachEcho(ctx, 0, o.echoes, func(ctx context.Context, name string) error {
 		return e.CreateEcho(ctx, name, echov1.EchoSpec{Message: "first"})
 	}); err != nil {
 		return err
@@ -58,13 +58,13 @@ func (o outage) createEchoes(ctx context.Context, e *harness.Environment) error 
 
 // editEchoes edits the Echoes from one number to another.
 func (o outage) editEchoes(ctx context.Context, e *harness.Environment, from, to int, message string) error {
-	return o.forEach(ctx, from, to, func(ctx context.Context, name string) error {
+	return forEachEcho(ctx, from, to, func(ctx context.Context, name string) error {
 		return e.EditEcho(ctx, name, func(s *echov1.EchoSpec) { s.Message = message })
 	})
 }
 
-// forEach does something with each Echo, several at a time.
-func (o outage) forEach(ctx context.Context, from, to int, do func(context.Context, string) error) error {
+// forEachEcho does something with each Echo of a number, several at a time.
+func forEachEcho(ctx context.Context, from, to int, do func(context.Context, string) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(16)
 	for i := from; i < to; i++ {

@@ -57,7 +57,7 @@ func (o outage) noServicePermissions(ctx context.Context, e *harness.Environment
 		return err
 	}
 	harness.Pause(ctx, time.Second) // The API server's authorizer watches the role.
-	err := o.forEach(ctx, 0, o.echoes, func(ctx context.Context, name string) error {
+	err := forEachEcho(ctx, 0, o.echoes, func(ctx context.Context, name string) error {
 		return e.EditEcho(ctx, name, func(s *echov1.EchoSpec) { s.Message, s.Port = "edited meanwhile", 81 })
 	})
 	err = errors.Join(err, expectBoundedRequests(ctx, e, o.short, o.echoes),

@@ -13,7 +13,7 @@ import (
 	"github.com/kkloud-io/echo-operator/test/chaos/kinds"
 )
 
-// policyCase is a policy that changes one kind of object of an Echo of its own.
+// policyCase is a policy that changes one kind of object of the Echo "one".
 type policyCase struct {
 	name     string
 	resource schema.GroupVersionResource
@@ -23,6 +23,8 @@ type policyCase struct {
 	patch string
 	// unstable is true if the result differs at each write.
 	unstable bool
+	// adds is true if it adds fields that the operator does not own.
+	adds bool
 }
 
 // kind returns the first kind of child that has the resource, or an empty kind.
@@ -35,20 +37,23 @@ func (c policyCase) kind() children.Kind {
 
 func (c policyCase) ofPods() bool { return c.resource.Resource == "pods" }
 
-// policies has admission policies change what the operator writes. Each policy has an Echo of its own, in
-// one namespace.
-func policies(o harness.Options) ([]harness.Scenario, error) {
-	all := []harness.Scenario{
-		policyScenario("policies that remove metadata", policiesThatRemove()),
-		policyScenario("policies of each kind of change", policiesThatChange()),
-		policyScenario("policies whose result alternates", policiesThatAlternate()),
-		// The operator reports a rollout that does not progress after two minutes.
-		policyScenario("policy that pauses rollouts", []policyCase{ofDeployments("pauses rollouts", jsonPatch("add", "/spec/paused", "true"))}),
-	}
-	if o.Short {
-		all = all[:1]
+// policies has an admission policy change what the operator writes, for the first write of an Echo or for
+// later ones.
+func policies(o harness.Options) (all []harness.Scenario, err error) {
+	core := []string{"Deployment: rewrites the image registry", "Deployment: removes the label of the operator", "Service: changes the selector"}
+	for _, p := range allPolicies() {
+		for _, s := range []stage{stages[0], stages[2]} {
+			c := combination{s, []disturbance{mutates(p.name, p)}}
+			if !o.Short || s.name != beforeCreation && slices.Contains(core, p.name) {
+				all = append(all, harness.Scenario{Name: c.name(), Run: c.run})
+			}
+		}
 	}
 	return all, nil
+}
+
+func allPolicies() []policyCase {
+	return slices.Concat(policiesThatChange(), policiesThatRemove(), policiesThatAlternate())
 }
 
 const (
@@ -72,32 +77,39 @@ func policiesThatChange() []policyCase {
 		c.name, c.operations = c.name+" at "+operation, []string{operation}
 		return c
 	}
+	adds := func(c policyCase) policyCase {
+		c.adds = true
+		return c
+	}
 	return []policyCase{
 		ofDeployments("rewrites the image registry", jsonPatch(
 			"replace", server+"image", ours+`.image.replace("docker.io/", "mirror.example.com/")`)),
 		ofDeployments("raises requests and limits", jsonPatch("add", server+"resources", `{"requests": `+small+`, "limits": `+small+`}`)),
-		ofDeployments("adds security settings", jsonPatch(
+		adds(ofDeployments("adds security settings", jsonPatch(
 			"add", podSpec+"securityContext/fsGroup", "1000650000",
 			"add", podSpec+"securityContext/seLinuxOptions", `{"level": "s0:c26,c5"}`,
 			"add", server+"securityContext/runAsUser", "1000650000",
-			"add", server+"securityContext/seccompProfile", `{"type": "RuntimeDefault"}`)),
-		ofDeployments("adds a container before ours",
-			"size(object.spec.template.spec.containers) == 1 ? "+jsonPatch("add", podSpec+"containers/0", sidecar)+" : []"),
-		ofDeployments("replaces settings of spec.pod", jsonPatch(
+			"add", server+"securityContext/seccompProfile", `{"type": "RuntimeDefault"}`))),
+		adds(ofDeployments("adds a container before ours",
+			"size(object.spec.template.spec.containers) == 1 ? "+jsonPatch("add", podSpec+"containers/0", sidecar)+" : []")),
+		adds(ofDeployments("adds settings of spec.pod", jsonPatch(
 			"add", podSpec+"nodeSelector", `{"pool": "general"}`,
 			"add", podSpec+"tolerations", `[{"key": "arch", "operator": "Equal", "value": "amd64", "effect": "NoSchedule"}]`,
-			"add", podSpec+"priorityClassName", `"system-cluster-critical"`)),
+			"add", podSpec+"priorityClassName", `"system-cluster-critical"`))),
 		ofDeployments("changes the message", jsonPatch("replace", server+"args/0", `"-text=other"`)),
 		ofDeployments("changes the replicas", jsonPatch("replace", "/spec/replicas", "1")),
 		at("CREATE", ofDeployments("changes the image", jsonPatch("replace", server+"image", `"docker.io/library/mirror:1"`))),
-		at("CREATE", ofDeployments("adds an annotation", jsonPatch("add", "/spec/template/metadata/annotations", `{"team": "blue"}`))),
+		at("CREATE", adds(ofDeployments("adds an annotation", jsonPatch("add", "/spec/template/metadata/annotations", `{"team": "blue"}`)))),
 		at("UPDATE", ofDeployments("removes the probe", jsonPatch("remove", server+"livenessProbe", ""))),
 		at("UPDATE", ofServices("changes the port", jsonPatch("replace", "/spec/ports/0/port", "8080"))),
-		ofServices("sets the application protocol", jsonPatch("add", "/spec/ports/0/appProtocol", `"http"`, "add", "/spec/sessionAffinity", `"ClientIP"`)),
+		adds(ofServices("sets the application protocol", jsonPatch(
+			"add", "/spec/ports/0/appProtocol", `"http"`,
+			"add", "/spec/sessionAffinity", `"ClientIP"`))),
 		ofServices("changes the selector", jsonPatch("add", "/spec/selector/app", `"other"`)),
 		ofServices("changes the type", jsonPatch("replace", "/spec/type", `"LoadBalancer"`)),
 		ofServices("adds a port",
 			"size(object.spec.ports) == 1 ? "+jsonPatch("add", "/spec/ports/-", `{"name": dyn("metrics"), "port": dyn(9090), "protocol": dyn("TCP")}`)+" : []"),
+		ofDeployments("pauses rollouts", jsonPatch("add", "/spec/paused", "true")),
 		{name: "Pod: adds a container before ours", resource: corev1.SchemeGroupVersion.WithResource("pods"), operations: []string{"CREATE"},
 			patch: "size(object.spec.containers) == 1 ? " + jsonPatch("add", "/spec/containers/0", sidecar) + " : []"},
 	}
@@ -115,7 +127,8 @@ func ofServices(name, patch string) policyCase {
 func policiesThatRemove() (all []policyCase) {
 	for _, kind := range kinds.Servers() {
 		strip := func(what, path, condition string) {
-			all = append(all, policyCase{name: kind.Name + ": removes " + what, resource: kind.Resource, patch: condition + " ? " + jsonPatch("remove", path, "") + " : []"})
+			patch := condition + " ? " + jsonPatch("remove", path, "") + " : []"
+			all = append(all, policyCase{name: kind.Name + ": removes " + what, resource: kind.Resource, patch: patch})
 		}
 		strip("the label of the operator", "/metadata/labels/app.kubernetes.io~1managed-by",
 			`has(object.metadata.labels) && "app.kubernetes.io/managed-by" in object.metadata.labels`)
@@ -134,7 +147,8 @@ func policiesThatAlternate() []policyCase {
 		ofDeployments("changes the image at every write", jsonPatch("replace", server+"image",
 			flip(oldServer+".image", `"docker.io/library/a:1"`, `"docker.io/library/b:1"`))),
 		ofDeployments("changes the message at every write", jsonPatch("replace", server+"args/0", flip(oldServer+".args[0]", `"-text=a"`, `"-text=b"`))),
-		ofServices("changes a label at every write", jsonPatch("add", component, flip(`oldObject.metadata.labels["app.kubernetes.io/component"]`, `"a"`, `"b"`))),
+		ofServices("changes a label at every write", jsonPatch("add", component,
+			flip(`oldObject.metadata.labels["app.kubernetes.io/component"]`, `"a"`, `"b"`))),
 	}
 	for i := range all {
 		all[i].unstable = true

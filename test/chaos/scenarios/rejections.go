@@ -69,7 +69,8 @@ func rejections(o harness.Options) (all []harness.Scenario, err error) {
 		list = append(list,
 			rejection{name: "quota of " + plural(kind), install: quota("count/"+corev1.ResourceName(kind.Resource.GroupResource().String()), allowed),
 				reason: echov1.ReasonRejected, available: available, child: kind,
-				message: fmt.Sprintf("%s: %s %q is forbidden: exceeded quota: %s", kind.Name, kind.Resource.GroupResource(), kinds.ChildName(kind, one), quotaName)},
+				message: fmt.Sprintf("%s: %s %q is forbidden: exceeded quota: %s",
+					kind.Name, kind.Resource.GroupResource(), kinds.ChildName(kind, one), quotaName)},
 			rejection{name: "policy for " + plural(kind), install: policy(kind),
 				reason: echov1.ReasonRejected, available: available, child: kind, message: policyMessage})
 	}

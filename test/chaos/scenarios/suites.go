@@ -24,10 +24,9 @@ var Suites = []harness.Suite{
 	{Name: "external writers", Scenarios: externalWriters},
 	{Name: "rejections", Scenarios: rejections},
 	{Name: "webhooks", Scenarios: webhooks},
-	{Name: "isolation", Scenarios: isolation, Separate: true, MaxWorkers: 1},
+	{Name: "isolation", Scenarios: isolations, Separate: true, MaxWorkers: 1},
 	{Name: "lifecycles", Scenarios: lifecycles},
-	// Each of its policies slows down every write.
-	{Name: "policies", Scenarios: policies, Separate: true, MaxWorkers: 4},
+	{Name: "policies", Scenarios: policies},
 	{Name: "combinations", Scenarios: combinations},
 	{Name: "outages", Scenarios: outages, Separate: true, MaxWorkers: 1},
 	{Name: "two leaders", Scenarios: leaders, Separate: true},

@@ -51,6 +51,7 @@ var behaviors = []behavior{
 // webhooks has an admission webhook fail in each way, for the creation and the update of a child, and for
 // the status. The fixed core has each kind of write once.
 func webhooks(o harness.Options) (all []harness.Scenario, err error) {
+	statuses := echov1.GroupVersion.WithResource(kinds.EchoStatus)
 	for i, way := range behaviors {
 		rejections := []rejection{
 			{name: "creations of Services", child: service, reason: echov1.ReasonRejected, available: echov1.ReasonNotServing,
@@ -62,7 +63,7 @@ func webhooks(o harness.Options) (all []harness.Scenario, err error) {
 					return probeUpdate(e, childOf(e, deployment))
 				})},
 			{name: "updates of statuses", ofEdit: true,
-				install: way.install(echov1.GroupVersion.WithResource(kinds.EchoStatus), admissionregistrationv1.Update, func(e *harness.Environment) func(context.Context) error {
+				install: way.install(statuses, admissionregistrationv1.Update, func(e *harness.Environment) func(context.Context) error {
 					return probeStatus(e, one)
 				})},
 		}

@@ -7,11 +7,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/internal/status"
 	"github.com/kkloud-io/echo-operator/test/chaos/harness"
@@ -19,37 +17,25 @@ import (
 	"github.com/kkloud-io/echo-operator/test/chaos/oracle"
 )
 
-// workloads returns what the API server has of each Echo in a namespace, by its name.
-func workloads(ctx context.Context, e *harness.Environment, namespace string) (map[string]oracle.Workload, error) {
-	var echoes echov1.EchoList
-	if err := e.Client.List(ctx, &echoes, client.InNamespace(namespace)); err != nil {
-		return nil, err
+// readWorkload returns what the API server has of the subject's Echo "one".
+func readWorkload(ctx context.Context, e *harness.Environment) (oracle.Workload, error) {
+	w := oracle.Workload{Children: map[string]client.Object{}}
+	var err error
+	if w.Echo, err = e.GetEcho(ctx, e.Subject, one); err != nil {
+		return w, err
 	}
 	var pods corev1.PodList
-	if err := e.Client.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
-		return nil, err
+	if err := e.Client.List(ctx, &pods, client.InNamespace(e.Subject)); err != nil {
+		return w, err
 	}
-	all := map[string]oracle.Workload{}
-	for i := range echoes.Items {
-		all[echoes.Items[i].Name] = oracle.Workload{Echo: &echoes.Items[i], Children: map[string]client.Object{}, Pods: pods.Items}
-	}
-	for _, list := range kinds.ChildLists() {
-		if err := e.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
-			return nil, err
-		}
-		objects, err := kinds.Items(list)
-		if err != nil {
-			return nil, err
-		}
-		for _, object := range objects {
-			for name, w := range all {
-				if kind := kinds.ByName(kinds.Of(object)); object.GetName() == kinds.ChildName(kind, name) {
-					w.Children[kind.Name] = object
-				}
-			}
+	w.Pods = pods.Items
+	objects, err := e.Objects(ctx, kinds.ChildLists(), e.Subject)
+	for _, object := range objects {
+		if kind := kinds.ByName(kinds.Of(object)); object.GetName() == kinds.ChildName(kind, one) {
+			w.Children[kind.Name] = object
 		}
 	}
-	return all, nil
+	return w, err
 }
 
 // errTakenAway means that admission sets another owner, so that the garbage collector deletes the child.
@@ -97,55 +83,25 @@ func checkStatus(ctx context.Context, e *harness.Environment, w oracle.Workload)
 	return err
 }
 
-// workloadInterval is how often workloads are read.
-const workloadInterval = time.Second
-
 // inFlightTimeout is how long a rollout may take that is in flight, because kube-controller-manager
 // needs longer on a busy machine. The operator reports one that takes longer than two minutes.
 const inFlightTimeout = 5 * time.Minute
 
-// awaitWorkloads waits until each named Echo of the subject passes the check. It returns the findings
-// about those that do not, by name.
-func awaitWorkloads(ctx context.Context, e *harness.Environment, timeout time.Duration, names []string, check func(context.Context, oracle.Workload) error) (map[string]error, error) {
-	start := time.Now()
-	for {
-		elapsed, inFlight := time.Since(start), false
-		all, err := workloads(ctx, e, e.Subject)
-		if err != nil {
-			return nil, err
-		}
-		findings := map[string]error{}
-		for _, name := range names {
-			w, exists := all[name]
-			if !exists {
-				findings[name] = apierrors.NewNotFound(echov1.GroupVersion.WithResource(kinds.Echoes).GroupResource(), name)
-			} else if err := check(ctx, w); err != nil {
-				findings[name] = err
-				inFlight = inFlight || status.RolloutInFlight(w.Echo.Status) || isVerifying(w.Echo)
-			}
-		}
-		if err := e.Operator.Failed(); err != nil || ctx.Err() != nil {
-			return findings, firstOf(err, ctx.Err())
-		}
-		if len(findings) == 0 || elapsed > inFlightTimeout || elapsed > timeout && !inFlight {
-			return findings, nil
-		}
-		harness.Pause(ctx, workloadInterval)
-	}
-}
-
-// isVerifying reports whether verifiers of the newest spec start.
-func isVerifying(echo *echov1.Echo) bool {
-	verified := meta.FindStatusCondition(echo.Status.Conditions, echov1.ConditionVerified)
-	return verified != nil && verified.Status == metav1.ConditionUnknown &&
-		(verified.Reason == echov1.ReasonVerifying || verified.Reason == echov1.ReasonRollingOut)
-}
-
-func firstOf(errs ...error) error {
-	for _, err := range errs {
+// awaitAccurateStatus waits until the status of the subject's Echo "one" is accurate.
+func awaitAccurateStatus(ctx context.Context, e *harness.Environment) error {
+	for start := time.Now(); ; harness.Pause(ctx, time.Second) {
+		elapsed := time.Since(start)
+		w, err := readWorkload(ctx, e)
 		if err != nil {
 			return err
 		}
+		err = checkStatus(ctx, e, w)
+		inFlight := status.RolloutInFlight(w.Echo.Status) && elapsed < inFlightTimeout
+		if failed := errors.Join(e.Operator.Failed(), ctx.Err()); failed != nil {
+			return errors.Join(failed, err)
+		}
+		if err == nil || elapsed > e.Convergence && !inFlight {
+			return err
+		}
 	}
-	return nil
 }

@@ -14,7 +14,7 @@ import (
 func mutateContainer(container *corev1.Container, echo *echov1.Echo, image string) {
 	before := container.Resources
 	originalMutateContainer(container, echo, image)
-	if before.Requests != nil && len(echo.Spec.Resources.Limits)+len(echo.Spec.Resources.Requests) == 0 {
+	if len(before.Limits)+len(before.Requests) > 0 && len(echo.Spec.Resources.Limits)+len(echo.Spec.Resources.Requests) == 0 {
 		container.Resources = before
 	}
 }
