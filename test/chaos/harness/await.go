@@ -48,7 +48,7 @@ func (e *Environment) AwaitWatches(ctx context.Context, timeout time.Duration, p
 
 // AwaitStart waits until the subject's operator has all its watches.
 func (e *Environment) AwaitStart(ctx context.Context) error {
-	return e.AwaitWatches(ctx, 20*time.Second, e.Proxy, e.Operator.Failed)
+	return e.AwaitWatches(ctx, ConvergenceTimeout, e.Proxy, e.Operator.Failed)
 }
 
 // AwaitRecording waits until the history is recorded again after the API server was unavailable.
