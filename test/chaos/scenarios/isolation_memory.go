@@ -30,8 +30,8 @@ const (
 	// annotations.
 	largeObject     = 900 << 10
 	largeAnnotation = 250 << 10
-	// peakLimit is half of the memory limit in config/manager.
-	peakLimit = 128 << 20
+	// peakLimit is three quarters of the memory limit in config/manager.
+	peakLimit = 192 << 20
 	// largeTimeout is how long the API server and kube-controller-manager may take for large objects.
 	largeTimeout = 3 * time.Minute
 	// settleTime is how long the operator may take to receive the events of the large objects.
