@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/testing/values"
 )
 
 var update = flag.Bool("update", false, "update the golden files")
@@ -66,31 +67,7 @@ func withVerify(echo *echov1.Echo) {
 	echo.Spec.Verify = &echov1.Verify{From: echov1.VerifyFromCluster, PeriodSeconds: 10, TimeoutSeconds: 2, FailureThreshold: 3}
 }
 
-func everyField(echo *echov1.Echo) {
-	ownServer(echo)
-	withPage("Costs $5 & more")(echo)
-	echo.Spec.Page.Language = "pt-BR"
-	echo.Spec.StatusCode = 200 // The only one that is valid with a server of the user's own.
-	echo.Spec.Replicas = 5
-	echo.Spec.Port = 8080
-	echo.Spec.TargetPort = 80
-	echo.Spec.ReadinessPath = "/healthz"
-	echo.Spec.Resources = corev1.ResourceRequirements{
-		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("20m")},
-		Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("32Mi")},
-	}
-	echo.Spec.Pod = new(everyPodSetting())
-	echo.Spec.Route = &echov1.Route{
-		ParentRefs: []echov1.ParentRef{
-			{Name: "public", Namespace: "infra", SectionName: "https", Port: 8443}, {Name: "internal"},
-		},
-		Hostnames:       []string{"status.example.com", "*.example.org"},
-		Paths:           []echov1.Path{{Type: "Exact", Value: "/a"}, {Type: "PathPrefix", Value: "/b"}},
-		ResponseHeaders: []echov1.ResponseHeader{{Name: "Content-Type", Value: "application/json"}, {Name: "X-A", Value: "b c"}},
-		Scheme:          "http",
-	}
-	echo.Spec.Verify = &echov1.Verify{From: echov1.VerifyFromEveryNode, PeriodSeconds: 300, TimeoutSeconds: 60, FailureThreshold: 10}
-}
+func everyField(echo *echov1.Echo) { echo.Spec = values.Current.EveryField() }
 
 // objects has one child of each kind.
 type objects map[string]Object

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
-	"github.com/kkloud-io/echo-operator/internal/testing/random"
+	"github.com/kkloud-io/echo-operator/internal/testing/values"
 )
 
 // FuzzMutate checks that the desired state of any Echo is deterministic, and that it depends
@@ -22,7 +22,7 @@ func FuzzMutate(f *testing.F) {
 		f.Add(binary.BigEndian.AppendUint64(nil, seed), binary.BigEndian.AppendUint64(nil, ^seed))
 	}
 	f.Fuzz(func(t *testing.T, data, earlier []byte) {
-		echo, before := random.Echo(data), random.Echo(earlier)
+		echo, before := values.Current.Random(data), values.Current.Random(earlier)
 		before.ObjectMeta = echo.ObjectMeta // The same Echo, before an edit.
 		untouched := echo.DeepCopy()
 		want := desiredState(echo)

@@ -1,7 +1,6 @@
 package children
 
 import (
-	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -23,103 +22,30 @@ import (
 	"sigs.k8s.io/randfill"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
-	"github.com/kkloud-io/echo-operator/internal/testing/random"
+	"github.com/kkloud-io/echo-operator/internal/testing/values"
 )
 
-const (
-	ownedMeta = `metadata\.(labels\.(app\.kubernetes\.io/(managed-by|name|instance|component)|kkloud\.io/echo)|ownerReferences\[11111111-.*)`
-	probe     = `(readiness|liveness)Probe`
-)
-
-// verifierPod matches the fields of the pod template of a verifier. A container of a layer that is not
-// verified is removed.
-var verifierPod = `spec\.template\.` + oneOf(ownedMeta, `metadata\.labels\.kkloud\.io/(verifies|answer)`, `spec\.`+oneOf(
-	`automountServiceAccountToken|enableServiceLinks|host(Network|PID|IPC)|terminationGracePeriodSeconds`,
-	`securityContext\.(runAs(NonRoot|User|Group)|seccompProfile)`,
-	`nodeSelector\.kubernetes\.io/os`,
-	`affinity\.nodeAffinity\.required.*\.matchExpressions\[.*kubernetes\.io/arch.*amd64 arm64.*\]`,
-	`containers\[route\]`,
-	`containers\[(dns|service)\]\.`+oneOf(
-		`name|image|imagePullPolicy|terminationMessagePolicy|command|args|livenessProbe`,
-		`ports\[verify-(dns|service)\]|resources\.(limits|requests)`,
-		`securityContext\.(allowPrivilegeEscalation|readOnlyRootFilesystem|capabilities|privileged|runAs(NonRoot|User|Group))`,
-		`(readiness|startup)Probe\.(exec|tcpSocket|grpc|(initialDelay|period|timeout)Seconds|(success|failure)Threshold|httpGet\.(path|port|scheme|host))`,
+// removed matches the paths of the fields that the mutate functions remove or reset to a zero value. They
+// set those of a new object, and change no other field.
+var removed = paths(
+	`spec\.(paused|externalName|loadBalancerSourceRanges|selector|ports|strategy\.rollingUpdate|minAvailable|minReadySeconds)`,
+	`spec\.(parentRefs|hostnames)\[`, `spec\.rules\[(0\]\.(matches|filters|backendRefs)|[1-9])`, // Further rules are removed.
+	`spec\.template\.metadata\.labels\.kkloud\.io/echo|metadata\.annotations\.`+PodSettingsAnnotation,
+	`spec\.template\.spec\.`+oneOf(
+		`containers\[route\]|affinity\.nodeAffinity\.required.*\.matchExpressions\[.*kubernetes\.io/arch.*amd64 arm64.*\]`,
+		`host(Network|PID|IPC)|securityContext\.(runAs|seccompProfile|sysctls\[`+unprivilegedPorts+`\])`,
+		`topologySpreadConstraints\[(kubernetes\.io/hostname|topology\.kubernetes\.io/zone) ScheduleAnyway\]`,
+		`volumes\[tmp\]`,
+		`containers\[(echo|dns|service)\]\.`+oneOf(
+			`command|args|env\[ECHO_(TEXT|PORT)( \d)?\]|ports\[|resources\.(limits|requests)|lifecycle\.preStop|volumeMounts\[/tmp\]`,
+			`securityContext\.(capabilities|privileged|runAs)|livenessProbe`,
+			`(readiness|liveness|startup)Probe\.(exec|tcpSocket|grpc|initialDelaySeconds|httpGet\.host)`,
+		),
 	),
-))
-
-// owned matches the paths of the fields that the mutate functions set. They change no other field.
-var owned = map[string]*regexp.Regexp{
-	"Service": paths(ownedMeta, `spec\.(type|externalName|loadBalancerSourceRanges|selector|ports)`),
-	"Deployment": paths(ownedMeta,
-		`spec\.(replicas|paused|selector\.matchLabels\.kkloud\.io/echo|minReadySeconds|progressDeadlineSeconds|revisionHistoryLimit)`,
-		`spec\.strategy\.(type|rollingUpdate\.(maxSurge|maxUnavailable))`,
-		`spec\.template\.`+ownedMeta,
-		`spec\.template\.spec\.`+oneOf(
-			`automountServiceAccountToken|enableServiceLinks|host(Network|PID|IPC)|terminationGracePeriodSeconds`,
-			`securityContext\.(runAs(NonRoot|User|Group)|seccompProfile|sysctls\[`+unprivilegedPorts+`\])`,
-			`nodeSelector\.kubernetes\.io/os`,
-			`affinity\.nodeAffinity\.required.*\.matchExpressions\[.*kubernetes\.io/arch.*amd64 arm64.*\]`,
-			`topologySpreadConstraints\[(kubernetes\.io/hostname|topology\.kubernetes\.io/zone) ScheduleAnyway\]\.`+
-				`(maxSkew|topologyKey|whenUnsatisfiable|labelSelector|matchLabelKeys|minDomains)`,
-			`volumes\[tmp\]\.(name|emptyDir\.sizeLimit)`,
-			`containers\[echo\]\.`+oneOf(
-				`name|image|imagePullPolicy|terminationMessagePolicy|command|args|env\[ECHO_(TEXT|PORT)( \d)?\]`,
-				`ports\[(http|kkloud-echo)\]|resources\.(limits|requests)|lifecycle\.preStop`,
-				`volumeMounts\[/tmp\]\.(name|mountPath|readOnly|recursiveReadOnly|subPath|subPathExpr)`,
-				`securityContext\.(allowPrivilegeEscalation|readOnlyRootFilesystem|capabilities|privileged|runAs(NonRoot|User|Group))`,
-				probe+`\.(exec|tcpSocket|grpc|(initialDelay|period|timeout)Seconds|(success|failure)Threshold|httpGet\.(path|port|scheme|host))`,
-			),
-		)),
-	"PodDisruptionBudget": paths(ownedMeta, `spec\.(selector|minAvailable|maxUnavailable|unhealthyPodEvictionPolicy)`),
-	"VerifierDeployment": paths(ownedMeta,
-		`spec\.(replicas|paused|selector\.matchLabels\.kkloud\.io/verifies|minReadySeconds|progressDeadlineSeconds|revisionHistoryLimit|strategy\.)`,
-		verifierPod),
-	"VerifierDaemonSet": paths(ownedMeta,
-		`spec\.(selector\.matchLabels\.kkloud\.io/verifies|minReadySeconds|revisionHistoryLimit)`,
-		`spec\.updateStrategy\.(type|rollingUpdate\.(maxSurge|maxUnavailable))`,
-		verifierPod),
-	// Further rules are removed.
-	"HTTPRoute": paths(ownedMeta, `spec\.(parentRefs|hostnames)\[`, `spec\.rules\[(0\]\.(matches|filters|backendRefs)|[1-9])`),
-}
-
-// ownedSettings matches the paths of the entries that spec.pod declares, and of their record.
-func ownedSettings(settings *echov1.PodSettings) *regexp.Regexp {
-	patterns := []string{regexp.QuoteMeta("metadata.annotations." + PodSettingsAnnotation)}
-	if settings == nil {
-		return paths(patterns...)
-	}
-	add := func(parent, key string) { patterns = append(patterns, regexp.QuoteMeta("spec.template."+parent+key)) }
-	for key := range settings.NodeSelector {
-		add("spec.nodeSelector.", key)
-	}
-	for key := range settings.Labels {
-		add("metadata.labels.", key)
-	}
-	for key := range settings.Annotations {
-		add("metadata.annotations.", key)
-	}
-	for _, t := range settings.Tolerations {
-		var values []string
-		for _, value := range []string{t.Key, string(t.Operator), t.Value, string(t.Effect)} {
-			values = append(values, cmp.Or(value, "<nil>"))
-		}
-		add("spec.tolerations[", strings.Join(values, " "))
-	}
-	for _, secret := range settings.ImagePullSecrets {
-		add("spec.imagePullSecrets[", secret.Name)
-	}
-	if settings.PriorityClassName != "" {
-		add("spec.", "priorityClassName")
-	}
-	return paths(patterns...)
-}
-
-// removed matches what the mutate functions remove: the probes of a server of the user's own, and
-// other sources of the volume.
-var (
-	probes  = paths(`spec\.template\.spec\.containers\[echo\]\.` + probe)
-	sources = paths(`spec\.template\.spec\.volumes\[tmp\]\.[a-df-zA-Z]`, `spec\.template\.spec\.volumes\[tmp\]\.ephemeral`)
 )
+
+// probes match those of a server of the user's own. Without a readinessPath, they are removed.
+var probes = paths(`spec\.template\.spec\.containers\[echo\]\.(readiness|liveness)Probe`)
 
 func paths(patterns ...string) *regexp.Regexp { return regexp.MustCompile("^" + oneOf(patterns...)) }
 func oneOf(patterns ...string) string         { return "(" + strings.Join(patterns, "|") + ")" }
@@ -127,18 +53,12 @@ func oneOf(patterns ...string) string         { return "(" + strings.Join(patter
 // FuzzOwnership mutates objects with random values in all fields. The owned fields become those of a
 // new object, every other field keeps its value, and a second mutation changes nothing.
 func FuzzOwnership(f *testing.F) {
-	for _, kind := range Kinds {
-		if owned[kind.Name] == nil {
-			f.Fatalf("owned in ownership_test.go has no fields of the %s, want those that its mutate function sets", kind.Name)
-		}
-	}
 	for seed := range uint64(100) {
 		f.Add(binary.BigEndian.AppendUint64(nil, seed), binary.BigEndian.AppendUint64(nil, ^seed))
 	}
 	f.Fuzz(func(t *testing.T, data, filling []byte) {
-		echo := random.Echo(data)
+		echo := values.Current.Random(data)
 		want := desiredState(echo)
-		settings := ownedSettings(echo.Spec.Pod)
 		for _, kind := range Kinds {
 			object := kind.New()
 			filler(filling).Fill(object)
@@ -146,16 +66,17 @@ func FuzzOwnership(f *testing.F) {
 			object.SetResourceVersion("") // A Service of an earlier version has another target port for a while.
 			before := fields(t, object)
 			kind.Mutate(object, echo, inputs)
-			after := fields(t, object)
-			for field, value := range fields(t, want[kind.Name]) {
-				if (owned[kind.Name].MatchString(field) || settings.MatchString(field)) && !reflect.DeepEqual(after[field], value) {
+			after, owned := fields(t, object), fields(t, want[kind.Name])
+			for field, value := range owned {
+				if !strings.HasPrefix(field, "status.") && !reflect.DeepEqual(after[field], value) {
 					t.Errorf("%s %s = %v, want %v", kind.Name, field, after[field], value)
 				}
 			}
 			all := maps.Clone(before)
 			maps.Copy(all, after)
 			for field := range all {
-				if owned[kind.Name].MatchString(field) || settings.MatchString(field) || sources.MatchString(field) || !hasProbes(echo) && probes.MatchString(field) {
+				_, isOwned := owned[field]
+				if isOwned && !strings.HasPrefix(field, "status.") || removed.MatchString(field) || !hasProbes(echo) && probes.MatchString(field) {
 					continue
 				}
 				if !reflect.DeepEqual(before[field], after[field]) {

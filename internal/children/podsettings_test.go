@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
-	"github.com/kkloud-io/echo-operator/internal/testing/random"
+	"github.com/kkloud-io/echo-operator/internal/testing/values"
 )
 
 var (
@@ -185,7 +185,7 @@ func FuzzPodSettings(f *testing.F) {
 		f.Add(binary.BigEndian.AppendUint64(nil, seed), binary.BigEndian.AppendUint64(nil, ^seed), []byte{byte(seed)})
 	}
 	f.Fuzz(func(t *testing.T, data, earlier, filling []byte) {
-		settings, before := random.Echo(data).Spec.Pod, random.Echo(earlier).Spec.Pod
+		settings, before := values.Current.Random(data).Spec.Pod, values.Current.Random(earlier).Spec.Pod
 		live := corev1.PodTemplateSpec{}
 		filler(filling).Fill(&live)
 		want := *live.DeepCopy()

@@ -11,15 +11,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
-	"github.com/kkloud-io/echo-operator/internal/apirules"
 	"github.com/kkloud-io/echo-operator/internal/children"
+	"github.com/kkloud-io/echo-operator/internal/testing/values"
 )
 
 // A larger child is a stub in the cache, so each reconciliation would read it from the API server.
 func TestChildrenOfTheDefaultServerAreCached(t *testing.T) {
-	for i, spec := range apirules.Limits {
+	for _, c := range values.Current.Cases() {
 		echo := &echov1.Echo{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(spec, &echo.Spec); err != nil {
+		if len(c.Rejection) > 0 {
+			continue
+		}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(c.Echo.Object, echo); err != nil {
 			t.Fatal(err)
 		}
 		if len(echo.Spec.Command)+len(echo.Spec.Args) > 0 {
@@ -35,7 +38,7 @@ func TestChildrenOfTheDefaultServerAreCached(t *testing.T) {
 			child.SetName(kind.ChildName(echo))
 			kind.Mutate(child, echo, inputs)
 			if isStub(slimChild(kind, child).(client.Object)) {
-				t.Errorf("Limits[%d]: %s has %d bytes, want at most %d", i, kind.Name, child.(interface{ Size() int }).Size(), maxCachedSize)
+				t.Errorf("%s: %s has %d bytes, want at most %d", c.Name, kind.Name, child.(interface{ Size() int }).Size(), maxCachedSize)
 			}
 		}
 	}

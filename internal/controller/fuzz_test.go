@@ -18,7 +18,7 @@ import (
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
-	"github.com/kkloud-io/echo-operator/internal/testing/random"
+	"github.com/kkloud-io/echo-operator/internal/testing/values"
 )
 
 var _ = Describe("The content of an Echo", func() {
@@ -27,7 +27,7 @@ var _ = Describe("The content of an Echo", func() {
 		const echoes = 150
 		namespace, accepted := newNamespace(), 0
 		for i := range uint64(echoes) {
-			echo := random.Echo(binary.BigEndian.AppendUint64(nil, uint64(GinkgoRandomSeed())+i<<32))
+			echo := values.Current.Random(binary.BigEndian.AppendUint64(nil, uint64(GinkgoRandomSeed())+i<<32))
 			echo.Namespace, echo.UID = namespace, ""
 			spec := echo.Spec.DeepCopy()
 			Expect(admin.Create(ctx, echo, client.DryRunAll)).To(Succeed())
@@ -122,6 +122,6 @@ func expectRejectedForPodField(err error) {
 	Expect(errors.As(err, &rejection)).To(BeTrue(), "%v", err)
 	Expect(rejection.Status().Reason).To(Equal(metav1.StatusReasonInvalid), "%v", err)
 	for _, cause := range rejection.Status().Details.Causes {
-		Expect(cause.Field).To(MatchRegexp(`spec\.(containers\[0\]\.(image|resources)|tolerations\[\d\]\.key)`), cause.Message)
+		Expect(cause.Field).To(MatchRegexp(`spec\.(containers\[0\]\.(image|resources)|tolerations\[\d+\]\.key)`), cause.Message)
 	}
 }

@@ -19,7 +19,7 @@ import (
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
-	"github.com/kkloud-io/echo-operator/internal/testing/random"
+	"github.com/kkloud-io/echo-operator/internal/testing/values"
 )
 
 // FuzzOf checks that, for any observation, the status is well-formed and consistent, and that it
@@ -29,7 +29,7 @@ func FuzzOf(f *testing.F) {
 		f.Add(binary.BigEndian.AppendUint64(nil, seed), binary.BigEndian.AppendUint64(nil, ^seed))
 	}
 	f.Fuzz(func(t *testing.T, data, specData []byte) {
-		echo, observed := random.Echo(specData), Observation{}
+		echo, observed := values.Current.Random(specData), Observation{}
 		echo.Generation = 7
 		filler := observations(data)
 		filler.Fill(&observed)

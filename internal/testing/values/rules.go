@@ -1,0 +1,314 @@
+package values
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// Rule is a validation rule of the CRD (x-kubernetes-validations). Every rule has an entry in Rules.
+type Rule struct {
+	// Message is how the message of the rule begins. It identifies the rule.
+	Message string
+	// Violations are Echoes that violate the rule, and Valid ones that just satisfy it: values by path.
+	Violations, Valid []map[string]any
+	// repair changes a spec so that it satisfies the rule. It does not change the field to keep, as far
+	// as another field decides, too. Without it, the generated values satisfy the rule.
+	repair func(spec map[string]any, keep string)
+}
+
+var (
+	long        = strings.Repeat("é", 16384)
+	longestName = strings.Repeat("s", 253)
+)
+
+// Rules are in the order in which they repair a spec.
+var Rules = []Rule{
+	{
+		Message: "metadata.name becomes the Service name",
+		Violations: []map[string]any{
+			{"metadata.name": "with.dot"}, {"metadata.name": strings.Repeat("n", 59)}, {"metadata.name": "Upper"},
+		},
+		Valid: []map[string]any{{"metadata.name": "x"}, {"metadata.name": strings.Repeat("9", 58)}, {"metadata.name": "0-9"}},
+	},
+	{
+		Message:    "message must not contain the NUL character",
+		Violations: []map[string]any{{"spec.message": "a\x00b"}},
+		Valid:      []map[string]any{{"spec.message": "\x01\t\r\n\x7f"}, {"spec.message": " "}},
+		repair: func(spec map[string]any, _ string) {
+			text, _ := spec["message"].(string)
+			spec["message"] = strings.ReplaceAll(text, "\x00", " ")
+		},
+	},
+	{
+		Message:    "readinessPath is for a server of your own",
+		Violations: []map[string]any{{"spec.readinessPath": "/"}, {"spec.readinessPath": "/", "spec.args": []any{}}},
+		Valid:      []map[string]any{{"spec.readinessPath": "/", "spec.image": "i", "spec.command": []any{""}}},
+		repair: func(spec map[string]any, _ string) {
+			if spec["readinessPath"] != nil && !hasOwnServer(spec) {
+				spec["args"] = []any{"serve"}
+			}
+		},
+	},
+	{
+		Message:    "command and args are for a server of your own: set image, too",
+		Violations: []map[string]any{{"spec.command": []any{"/bin/sh"}}, {"spec.args": []any{"-v"}}},
+		Valid:      []map[string]any{{"spec.command": []any{}, "spec.args": []any{}}},
+		repair: func(spec map[string]any, _ string) {
+			if hasOwnServer(spec) && spec["image"] == nil {
+				spec["image"] = choices["image"][0]
+			}
+		},
+	},
+	{
+		Message:    "statusCode must be 200 or unset with command or args",
+		Violations: []map[string]any{{"spec.image": "i", "spec.args": []any{"a"}, "spec.statusCode": int64(503)}},
+		Valid: []map[string]any{
+			{"spec.image": "i", "spec.command": []any{"c"}, "spec.statusCode": int64(200)},
+			{"spec.image": "i", "spec.command": []any{}, "spec.args": []any{}, "spec.statusCode": int64(599)},
+		},
+		repair: func(spec map[string]any, _ string) {
+			if spec["statusCode"] != nil && hasOwnServer(spec) {
+				spec["statusCode"] = int64(200)
+			}
+		},
+	},
+	limitOfList("command"),
+	limitOfList("args"),
+	{
+		Message:    "claims are not supported: set limits and requests",
+		Violations: []map[string]any{{"spec.resources.claims": []any{map[string]any{"name": "gpu"}}}},
+	},
+	{
+		Message:    "parentRefs that name the same Gateway must each have a sectionName of their own",
+		Violations: []map[string]any{{"spec.route.parentRefs": []any{gateway("a", ""), gateway("a", "")}}, {"spec.route.parentRefs": []any{gateway("a", ""), gateway("a", "s")}}},
+		Valid:      []map[string]any{{"spec.route.parentRefs": []any{gateway("a", "r"), gateway("a", "s"), gateway("b", "")}}},
+		repair: func(spec map[string]any, _ string) {
+			refs, _, _ := unstructured.NestedFieldNoCopy(spec, "route", "parentRefs")
+			if list, isList := refs.([]any); isList {
+				makeDistinct(list, "name")
+			}
+		},
+	},
+	{
+		Message: "value of a path must not contain //",
+		Violations: []map[string]any{
+			{"spec.route.paths": pathList("/a//b")}, {"spec.route.paths": pathList("/a/./b")}, {"spec.route.paths": pathList("/a/..")}, {"spec.route.paths": pathList("/a%2Fb")},
+		},
+		Valid: []map[string]any{{"spec.route.paths": pathList("/-A9._~!$&'()*+,;=:@%2a/.well-known/..a/")}},
+		repair: func(spec map[string]any, _ string) {
+			paths, _, _ := unstructured.NestedFieldNoCopy(spec, "route", "paths")
+			list, _ := paths.([]any)
+			for _, item := range list {
+				if value, _ := item.(map[string]any)["value"].(string); invalidPath.MatchString(value) {
+					item.(map[string]any)["value"] = "/docs"
+				}
+			}
+		},
+	},
+	{
+		Message:    "responseHeaders must not repeat a name: upper and lower case are equal",
+		Violations: []map[string]any{{"spec.route.responseHeaders": []any{map[string]any{"name": "A", "value": "v"}, map[string]any{"name": "a", "value": "v"}}}},
+	},
+	{
+		Message:    "timeoutSeconds must be at most periodSeconds",
+		Violations: []map[string]any{{"spec.verify.timeoutSeconds": int64(11)}, {"spec.verify.periodSeconds": int64(1)}},
+		Valid:      []map[string]any{{"spec.verify.periodSeconds": int64(5), "spec.verify.timeoutSeconds": int64(5)}, {"spec.verify": map[string]any{}}},
+		repair:     repairTimeout,
+	},
+	invalidKey("nodeSelector"),
+	{
+		Message:    "kubernetes.io/os must be linux or unset",
+		Violations: []map[string]any{{"spec.pod.nodeSelector": map[string]any{"kubernetes.io/os": "windows"}}},
+		repair: func(spec map[string]any, _ string) {
+			if selector := podMap(spec, "nodeSelector"); selector["kubernetes.io/os"] != nil {
+				selector["kubernetes.io/os"] = "linux"
+			}
+		},
+	},
+	toleration("a toleration has a key of at most 317 characters", map[string]any{"key": strings.Repeat("k", 318)}, map[string]any{"key": "k", "value": strings.Repeat("v", 64)}),
+	toleration("the operator of a toleration is Equal, Exists, Lt or Gt", map[string]any{"key": "k", "operator": "Is"}),
+	toleration("the effect of a toleration is NoSchedule, PreferNoSchedule or NoExecute", map[string]any{"key": "k", "effect": "Never"}),
+	toleration("a toleration without a key has the operator Exists", map[string]any{"operator": "Equal"}, map[string]any{}),
+	toleration("a toleration with the operator Exists has no value", map[string]any{"key": "k", "operator": "Exists", "value": "v"}),
+	toleration("a toleration with tolerationSeconds has the effect NoExecute", map[string]any{"key": "k", "tolerationSeconds": int64(5)}),
+	{
+		Message: "imagePullSecrets must have names of Secrets",
+		Violations: []map[string]any{
+			{"spec.pod.imagePullSecrets": []any{map[string]any{}}}, {"spec.pod.imagePullSecrets": []any{map[string]any{"name": "a/b"}}},
+			{"spec.pod.imagePullSecrets": []any{map[string]any{"name": longestName + "s"}}},
+		},
+	},
+	invalidKey("labels"),
+	reservedKey("labels", "kkloud.io/echo", "app.kubernetes.io/name", "pod-template-hash"),
+	invalidKey("annotations"),
+	reservedKey("annotations", "k8s.io/k", "a.b.kkloud.io/k"),
+	{
+		Message:    "annotations must have values of at most 4,096 characters in total",
+		Violations: []map[string]any{{"spec.pod.annotations": map[string]any{"a": strings.Repeat("v", 2048), "b": strings.Repeat("v", 2049)}}},
+		Valid:      []map[string]any{{"spec.pod.annotations": map[string]any{"a": strings.Repeat("😀", 4096), "b": ""}}},
+		repair: func(spec map[string]any, _ string) {
+			annotations := podMap(spec, "annotations")
+			for key, value := range annotations {
+				annotations[key] = shortened(value, 4096/len(annotations))
+			}
+		},
+	},
+}
+
+// choices are the valid values of fields for which a type is no guide, by path: the minimum, another, further
+// ones, and the maximum. An asterisk stands for the items of a list and the entries of a map.
+var choices = map[string][]any{
+	"image": {
+		"a", "docker.io/library/nginx:1.29", "registry.example:5000/a/b@sha256:" + strings.Repeat("0", 64), "NOT//an::image", "$(HOME)", "😀",
+		" outer space ", strings.Repeat("i", 1024),
+	},
+	"route.hostnames.*":                   {"a", "status.example.com", "*.example.com", "1.2.3.4", strings.Repeat("h", 253)},
+	"resources.claims":                    {},
+	"resources.limits.*":                  quantities,
+	"resources.requests.*":                quantities,
+	"pod.priorityClassName":               {"system-node-critical", "system-cluster-critical"},
+	"pod.imagePullSecrets.*.name":         {"a", "mirror", "0", "a.b-c", longestName},
+	"pod.tolerations.*.key":               {"k", "example.com/pool", "a", "b", "outer space", "a/b/c", strings.Repeat("p", 253) + "/" + strings.Repeat("k", 63)},
+	"pod.tolerations.*.operator":          {"Exists", "Equal", "", "Equal"},
+	"pod.tolerations.*.value":             {"", "canary", strings.Repeat("v", 63)},
+	"pod.tolerations.*.effect":            {"", "NoExecute", "PreferNoSchedule", "NoExecute"},
+	"pod.tolerations.*.tolerationSeconds": {int64(0), int64(60), int64(-1), int64(1 << 62), int64(3600)},
+}
+
+// The schema of a quantity allows values such as 1e1.5, which are none. Many of these are invalid for a pod.
+var quantities = []any{int64(0), "64Mi", "0.0105", "100500u", "-1", "10m", "1e3", "1500M", "1.5Gi", "9223372036854775807", "4Ti"}
+
+// keys returns keys of a map. The first are also those of the smallest maps.
+func keys(path string) []string {
+	if strings.HasPrefix(path, "resources.") {
+		return []string{"cpu", "memory", "ephemeral-storage", "hugepages-2Mi", "example.com/gpu", "nonsense"}
+	}
+	return []string{"example.com/pool", "a", "b", "c", "d", "http", "tmp", "kubernetes.io/os", strings.Repeat("p", 253) + "/" + strings.Repeat("k", 63)}
+}
+
+// repair changes a spec so that it satisfies every rule.
+func repair(spec map[string]any, keep string) {
+	for _, rule := range Rules {
+		if rule.repair != nil {
+			rule.repair(spec, keep)
+		}
+	}
+	if resources, isObject := spec["resources"].(map[string]any); isObject && resources["claims"] != nil {
+		delete(resources, "claims")
+	}
+}
+
+func hasOwnServer(spec map[string]any) bool {
+	command, _ := spec["command"].([]any)
+	args, _ := spec["args"].([]any)
+	return len(command)+len(args) > 0
+}
+
+// shortened returns the text if it has at most so many characters, or its beginning.
+func shortened(text any, limit int) string {
+	runes := []rune(fmt.Sprint(text))
+	return string(runes[:min(len(runes), limit)])
+}
+
+// limitOfList is the rule that limits all items of a list together.
+func limitOfList(name string) Rule {
+	return Rule{
+		Message:    name + " must have at most 32,768 characters in total",
+		Violations: []map[string]any{{"spec.image": "i", "spec." + name: []any{long, long, "a"}}},
+		Valid:      []map[string]any{{"spec.image": "i", "spec." + name: []any{long, long, ""}}},
+		repair: func(spec map[string]any, _ string) {
+			items, _ := spec[name].([]any)
+			for i, item := range items {
+				items[i] = shortened(item, 32768/len(items))
+			}
+		},
+	}
+}
+
+var invalidPath = regexp.MustCompile(`//|/[.][.]?(/|$)|%2[fF]`)
+
+func pathList(value string) []any { return []any{map[string]any{"value": value}} }
+
+func gateway(name, section string) map[string]any {
+	if section == "" {
+		return map[string]any{"name": name}
+	}
+	return map[string]any{"name": name, "sectionName": section}
+}
+
+// repairTimeout changes the period unless that is the field to keep.
+func repairTimeout(spec map[string]any, keep string) {
+	verify, isObject := spec["verify"].(map[string]any)
+	if !isObject {
+		return
+	}
+	period, hasPeriod := verify["periodSeconds"].(int64)
+	timeout, hasTimeout := verify["timeoutSeconds"].(int64)
+	if !hasPeriod {
+		period = 10
+	}
+	if !hasTimeout {
+		timeout = 2
+	}
+	switch {
+	case timeout <= period:
+	case keep == "verify.periodSeconds":
+		verify["timeoutSeconds"] = period
+	default:
+		verify["periodSeconds"] = timeout
+	}
+}
+
+// podMap returns a map in the pod settings.
+func podMap(spec map[string]any, name string) map[string]any {
+	value, _, _ := unstructured.NestedFieldNoCopy(spec, "pod", name)
+	entries, _ := value.(map[string]any)
+	return entries
+}
+
+func invalidKey(field string) Rule {
+	rule := Rule{Message: field + " has an invalid key"}
+	for _, key := range []string{"", "Example.com/k", "a/b/c", "-", strings.Repeat("p", 254) + "/k", strings.Repeat("k", 64)} {
+		rule.Violations = append(rule.Violations, map[string]any{"spec.pod." + field: map[string]any{key: "v"}})
+	}
+	return rule
+}
+
+func reservedKey(field string, reserved ...string) Rule {
+	rule := Rule{Message: field + " has a key that is reserved"}
+	for _, key := range reserved {
+		rule.Violations = append(rule.Violations, map[string]any{"spec.pod." + field: map[string]any{key: "v"}})
+	}
+	rule.repair = func(spec map[string]any, _ string) { delete(podMap(spec, field), "kubernetes.io/os") }
+	return rule
+}
+
+// toleration is a rule that the tolerations violate.
+func toleration(message string, tolerations ...any) Rule {
+	rule := Rule{Message: message, repair: repairTolerations}
+	for _, toleration := range tolerations {
+		rule.Violations = append(rule.Violations, map[string]any{"spec.pod.tolerations": []any{toleration}})
+	}
+	return rule
+}
+
+// repairTolerations repairs combinations. The single values are choices.
+func repairTolerations(spec map[string]any, _ string) {
+	value, _, _ := unstructured.NestedFieldNoCopy(spec, "pod", "tolerations")
+	list, _ := value.([]any)
+	for _, item := range list {
+		toleration := item.(map[string]any)
+		if key, _ := toleration["key"].(string); key == "" {
+			toleration["operator"] = "Exists"
+		}
+		if toleration["operator"] == "Exists" {
+			delete(toleration, "value")
+		}
+		if toleration["tolerationSeconds"] != nil {
+			toleration["effect"] = "NoExecute"
+		}
+	}
+}
