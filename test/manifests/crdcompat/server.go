@@ -3,7 +3,6 @@ package crdcompat
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -14,38 +13,30 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/registry/customresource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/kkloud-io/echo-operator/internal/testing/values"
 )
 
-// server processes objects of one version of a CRD with the code of the API server.
+// server processes Echoes with the code of the API server.
 type server struct {
 	schema   *schema.Structural
 	strategy interface {
 		Validate(context.Context, runtime.Object) field.ErrorList
-		ValidateUpdate(ctx context.Context, object, old runtime.Object) field.ErrorList
 	}
 }
 
-func newServer(crd *apiextensionsv1.CustomResourceDefinition, version string) (*server, error) {
+func newServer(crd *apiextensionsv1.CustomResourceDefinition) (*server, error) {
 	internal := &apiextensions.CustomResourceDefinition{}
-	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(
-		crd.DeepCopy(), internal, nil); err != nil {
+	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(crd.DeepCopy(), internal, nil); err != nil {
 		return nil, err
 	}
-	props, err := apiextensions.GetSchemaForVersion(internal, version)
+	props, err := apiextensions.GetSchemaForVersion(internal, values.Kind.Version)
 	if err != nil {
 		return nil, err
 	}
 	if props == nil || props.OpenAPIV3Schema == nil {
-		return nil, fmt.Errorf("version %s has no schema", version)
-	}
-	subresources, err := apiextensions.GetSubresourcesForVersion(internal, version)
-	if err != nil {
-		return nil, err
-	}
-	if subresources == nil {
-		subresources = &apiextensions.CustomResourceSubresources{}
+		return nil, fmt.Errorf("version %s has no schema", values.Kind.Version)
 	}
 	structural, err := schema.NewStructural(props.OpenAPIV3Schema)
 	if err != nil {
@@ -55,17 +46,14 @@ func newServer(crd *apiextensionsv1.CustomResourceDefinition, version string) (*
 	if err != nil {
 		return nil, err
 	}
-	kind := runtimeschema.GroupVersionKind{Group: crd.Spec.Group, Version: version, Kind: crd.Spec.Names.Kind}
-	strategy := customresource.NewStrategy(nil, true, kind, validator, nil, structural, subresources.Status, subresources.Scale, nil)
-	return &server{schema: structural, strategy: strategy}, nil
+	return &server{structural, customresource.NewStrategy(nil, true, values.Kind, validator, nil, structural, nil, nil, nil)}, nil
 }
 
 // decode returns an object as the API server decodes it from a request or from the storage: with
-// defaults and without fields that the schema does not contain. The namespace replaces the one of the
-// request.
+// defaults and without fields that the schema does not contain.
 func (s *server) decode(object map[string]any) map[string]any {
 	object = runtime.DeepCopyJSON(object)
-	object["metadata"].(map[string]any)["namespace"] = "default"
+	object["metadata"].(map[string]any)["namespace"] = "default" //nolint:forcetypeassert // Generated Echoes have metadata.
 	defaulting.Default(object, s.schema)
 	pruning.Prune(object, s.schema, true)
 	defaulting.PruneNonNullableNullsWithoutDefaults(object, s.schema)
@@ -74,14 +62,5 @@ func (s *server) decode(object map[string]any) map[string]any {
 
 // validate returns the reasons for which the server rejects a decoded object.
 func (s *server) validate(object map[string]any) field.ErrorList {
-	errs := s.strategy.Validate(context.Background(), &unstructured.Unstructured{Object: object})
-	for _, err := range errs {
-		err.Field = strings.TrimPrefix(err.Field, "<nil>.")
-	}
-	return errs
-}
-
-// validateUpdate returns the reasons for which the server rejects the update of a stored object.
-func (s *server) validateUpdate(object, stored map[string]any) field.ErrorList {
-	return s.strategy.ValidateUpdate(context.Background(), &unstructured.Unstructured{Object: object}, &unstructured.Unstructured{Object: stored})
+	return s.strategy.Validate(context.Background(), &unstructured.Unstructured{Object: object})
 }
