@@ -23,9 +23,6 @@ import (
 
 // operations steps an Echo through the values of every field, and of pairs of fields.
 func operations(o harness.Options) (all []harness.Scenario, err error) {
-	if err := checkFields(o.Root); err != nil {
-		return nil, err
-	}
 	core := []string{"replicas", "resources.limits", "targetPort and port"}
 	add := func(name string, start map[string]any, changes []change) {
 		if o.Short && !slices.Contains(core, name) {
@@ -36,13 +33,10 @@ func operations(o harness.Options) (all []harness.Scenario, err error) {
 			return (&fieldSequence{Environment: e, spec: start, withoutFaults: o.Short, seed: seed}).run(ctx, changes)
 		}})
 	}
-	for _, f := range fields() {
-		start, changes := f.sequence()
-		add(f.path, start, changes)
-	}
-	pairs := fieldPairs()
-	for _, name := range slices.Sorted(maps.Keys(pairs)) {
-		add(name, map[string]any{"message": "m"}, pairs[name])
+	sequences := fieldSequences()
+	maps.Copy(sequences, fieldPairs())
+	for _, name := range slices.Sorted(maps.Keys(sequences)) {
+		add(name, map[string]any{"message": "m"}, sequences[name])
 	}
 	return all, nil
 }

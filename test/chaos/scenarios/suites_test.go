@@ -45,9 +45,3 @@ func TestEveryChildKindHasDrifts(t *testing.T) {
 		}
 	}
 }
-
-func TestEveryFieldOfTheCRDHasASequence(t *testing.T) {
-	if err := checkFields(root); err != nil {
-		t.Error(err)
-	}
-}
