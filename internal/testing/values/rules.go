@@ -22,6 +22,7 @@ type Rule struct {
 var (
 	long        = strings.Repeat("é", 16384)
 	longestName = strings.Repeat("s", 253)
+	longestKey  = strings.Repeat("p", 253) + "/" + strings.Repeat("k", 63)
 )
 
 // Rules are in the order in which they repair a spec.
@@ -82,9 +83,12 @@ var Rules = []Rule{
 		Violations: []map[string]any{{"spec.resources.claims": []any{map[string]any{"name": "gpu"}}}},
 	},
 	{
-		Message:    "parentRefs that name the same Gateway must each have a sectionName of their own",
-		Violations: []map[string]any{{"spec.route.parentRefs": []any{gateway("a", ""), gateway("a", "")}}, {"spec.route.parentRefs": []any{gateway("a", ""), gateway("a", "s")}}},
-		Valid:      []map[string]any{{"spec.route.parentRefs": []any{gateway("a", "r"), gateway("a", "s"), gateway("b", "")}}},
+		Message: "parentRefs that name the same Gateway must each have a sectionName of their own",
+		Violations: []map[string]any{
+			{"spec.route.parentRefs": []any{gateway("a", ""), gateway("a", "")}},
+			{"spec.route.parentRefs": []any{gateway("a", ""), gateway("a", "s")}},
+		},
+		Valid: []map[string]any{{"spec.route.parentRefs": []any{gateway("a", "r"), gateway("a", "s"), gateway("b", "")}}},
 		repair: func(spec map[string]any, _ string) {
 			refs, _, _ := unstructured.NestedFieldNoCopy(spec, "route", "parentRefs")
 			if list, isList := refs.([]any); isList {
@@ -95,7 +99,8 @@ var Rules = []Rule{
 	{
 		Message: "value of a path must not contain //",
 		Violations: []map[string]any{
-			{"spec.route.paths": pathList("/a//b")}, {"spec.route.paths": pathList("/a/./b")}, {"spec.route.paths": pathList("/a/..")}, {"spec.route.paths": pathList("/a%2Fb")},
+			{"spec.route.paths": pathList("/a//b")}, {"spec.route.paths": pathList("/a/./b")},
+			{"spec.route.paths": pathList("/a/..")}, {"spec.route.paths": pathList("/a%2Fb")},
 		},
 		Valid: []map[string]any{{"spec.route.paths": pathList("/-A9._~!$&'()*+,;=:@%2a/.well-known/..a/")}},
 		repair: func(spec map[string]any, _ string) {
@@ -109,13 +114,15 @@ var Rules = []Rule{
 		},
 	},
 	{
-		Message:    "responseHeaders must not repeat a name: upper and lower case are equal",
-		Violations: []map[string]any{{"spec.route.responseHeaders": []any{map[string]any{"name": "A", "value": "v"}, map[string]any{"name": "a", "value": "v"}}}},
+		Message: "responseHeaders must not repeat a name: upper and lower case are equal",
+		Violations: []map[string]any{{"spec.route.responseHeaders": []any{
+			map[string]any{"name": "A", "value": "v"}, map[string]any{"name": "a", "value": "v"},
+		}}},
 	},
 	{
 		Message:    "timeoutSeconds must be at most periodSeconds",
 		Violations: []map[string]any{{"spec.verify.timeoutSeconds": int64(11)}, {"spec.verify.periodSeconds": int64(1)}},
-		Valid:      []map[string]any{{"spec.verify.periodSeconds": int64(5), "spec.verify.timeoutSeconds": int64(5)}, {"spec.verify": map[string]any{}}},
+		Valid:      []map[string]any{{"spec.verify.periodSeconds": int64(5), "spec.verify.timeoutSeconds": int64(5)}},
 		repair:     repairTimeout,
 	},
 	invalidKey("nodeSelector"),
@@ -128,7 +135,8 @@ var Rules = []Rule{
 			}
 		},
 	},
-	toleration("a toleration has a key of at most 317 characters", map[string]any{"key": strings.Repeat("k", 318)}, map[string]any{"key": "k", "value": strings.Repeat("v", 64)}),
+	toleration("a toleration has a key of at most 317 characters",
+		map[string]any{"key": strings.Repeat("k", 318)}, map[string]any{"key": "k", "value": strings.Repeat("v", 64)}),
 	toleration("the operator of a toleration is Equal, Exists, Lt or Gt", map[string]any{"key": "k", "operator": "Is"}),
 	toleration("the effect of a toleration is NoSchedule, PreferNoSchedule or NoExecute", map[string]any{"key": "k", "effect": "Never"}),
 	toleration("a toleration without a key has the operator Exists", map[string]any{"operator": "Equal"}, map[string]any{}),
@@ -171,14 +179,15 @@ var choices = map[string][]any{
 	"resources.requests.*":                quantities,
 	"pod.priorityClassName":               {"system-node-critical", "system-cluster-critical"},
 	"pod.imagePullSecrets.*.name":         {"a", "mirror", "0", "a.b-c", longestName},
-	"pod.tolerations.*.key":               {"k", "example.com/pool", "a", "b", "outer space", "a/b/c", strings.Repeat("p", 253) + "/" + strings.Repeat("k", 63)},
+	"pod.tolerations.*.key":               {"k", "example.com/pool", "a", "b", "outer space", "a/b/c", longestKey},
 	"pod.tolerations.*.operator":          {"Exists", "Equal", "", "Equal"},
 	"pod.tolerations.*.value":             {"", "canary", strings.Repeat("v", 63)},
 	"pod.tolerations.*.effect":            {"", "NoExecute", "PreferNoSchedule", "NoExecute"},
 	"pod.tolerations.*.tolerationSeconds": {int64(0), int64(60), int64(-1), int64(1 << 62), int64(3600)},
 }
 
-// The schema of a quantity allows values such as 1e1.5, which are none. Many of these are invalid for a pod.
+// These are quantities, many of them invalid for a pod. The pattern of the schema also allows texts that Go does not
+// decode, such as 1e1.5, so they do not come from the pattern.
 var quantities = []any{int64(0), "64Mi", "0.0105", "100500u", "-1", "10m", "1e3", "1500M", "1.5Gi", "9223372036854775807", "4Ti"}
 
 // keys returns keys of a map. The first are also those of the smallest maps.
@@ -186,7 +195,7 @@ func keys(path string) []string {
 	if strings.HasPrefix(path, "resources.") {
 		return []string{"cpu", "memory", "ephemeral-storage", "hugepages-2Mi", "example.com/gpu", "nonsense"}
 	}
-	return []string{"example.com/pool", "a", "b", "c", "d", "http", "tmp", "kubernetes.io/os", strings.Repeat("p", 253) + "/" + strings.Repeat("k", 63)}
+	return []string{"example.com/pool", "a", "b", "c", "d", "http", "tmp", "kubernetes.io/os", longestKey}
 }
 
 // repair changes a spec so that it satisfies every rule.

@@ -33,21 +33,12 @@ type Schema struct{ root, spec *props }
 
 // Current is the schema of the CRD of this tree.
 var Current = func() *Schema {
-	schema, err := Parse(crd.Echoes)
-	if err != nil {
+	var current apiextensionsv1.CustomResourceDefinition
+	if err := yaml.UnmarshalStrict(crd.Echoes, &current); err != nil {
 		panic(err)
 	}
-	return schema
+	return Of(&current)
 }()
-
-// Parse returns the schema of the CRD in a manifest.
-func Parse(manifest []byte) (*Schema, error) {
-	var crd apiextensionsv1.CustomResourceDefinition
-	if err := yaml.UnmarshalStrict(manifest, &crd); err != nil {
-		return nil, fmt.Errorf("decode the CRD: %w", err)
-	}
-	return Of(&crd), nil
-}
 
 // Of returns the schema of a CRD.
 func Of(crd *apiextensionsv1.CustomResourceDefinition) *Schema {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -49,14 +50,41 @@ func Check(old, replacement *apiextensionsv1.CustomResourceDefinition, random ui
 		for _, err := range after.validate(read) {
 			report("valid Echo is rejected", err.Field, err.Detail)
 		}
-		if change := cmp.Diff(stored, read); change != "" {
-			report("stored Echo changes", name, change)
+		for _, change := range differences(stored, read) {
+			report("stored Echo changes", change, name)
 		}
-		if change := cmp.Diff(stored, after.decode(manifest)); change != "" {
-			report("same manifest creates another Echo", name, change)
+		for _, change := range differences(stored, after.decode(manifest)) {
+			report("same manifest creates another Echo", change, name)
 		}
 	}
 	return append(problems, slices.Sorted(maps.Values(seen))...), nil
+}
+
+// differences returns the fields in which two objects differ.
+func differences(before, after map[string]any) []string {
+	r := &reporter{}
+	cmp.Equal(before, after, cmp.Reporter(r))
+	return r.fields
+}
+
+type reporter struct {
+	path   cmp.Path
+	fields []string
+}
+
+func (r *reporter) PushStep(step cmp.PathStep) { r.path = append(r.path, step) }
+func (r *reporter) PopStep()                   { r.path = r.path[:len(r.path)-1] }
+func (r *reporter) Report(result cmp.Result) {
+	if result.Equal() {
+		return
+	}
+	var names []string
+	for _, step := range r.path {
+		if index, isMap := step.(cmp.MapIndex); isMap {
+			names = append(names, index.Key().String())
+		}
+	}
+	r.fields = append(r.fields, strings.Join(names, "."))
 }
 
 // validEchoes returns manifests that the CRD accepts, by name.
