@@ -64,7 +64,7 @@ func (w walk) character(ranges []rune) rune {
 			index -= length
 			continue
 		}
-		return ranges[i] + rune(index)
+		return ranges[i] + rune(index) //nolint:gosec // The index is within a range of characters.
 	}
 }
 

@@ -78,6 +78,7 @@ func (s source) index(count int) int {
 		return count - 1
 	case another:
 		return min(1, count-1)
+	case anyValue:
 	}
 	return s.Intn(count)
 }
@@ -91,6 +92,7 @@ func (s source) length(low, high int) int {
 		return high
 	case another:
 		return min(max(low, 2), high)
+	case anyValue:
 	}
 	if s.Intn(10) == 0 {
 		return high
@@ -116,6 +118,7 @@ func (s source) integer(schema *props) int64 {
 		return high
 	case another:
 		return low + (high-low)/2
+	case anyValue:
 	}
 	// Ports and status codes that the operator treats differently are among the edge cases.
 	edge := []int64{low, high, 80, 204, 304, 1023, 1024, low + s.Int63n(high-low+1)}[s.Intn(8)]
@@ -191,6 +194,7 @@ func (s source) text(low, high int) string {
 		return strings.Repeat("🦜", high)
 	case another:
 		return shortened("costs $5 & <b>\"$(HOME)\"</b>\n  é", high)
+	case anyValue:
 	}
 	text := []rune(strings.Repeat("m", low))
 	for range s.Intn(12) {

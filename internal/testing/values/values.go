@@ -142,7 +142,7 @@ func (s *Schema) Cases() (all []Case) {
 			add(name+" unset", s.With("", full))
 		}
 		for i, invalid := range f.Invalid {
-			var spec any = invalid.Value
+			spec := invalid.Value
 			if f.Path != "" {
 				minimal := source{mode: minimum}.value("", s.spec).(object)
 				s.set(minimal, f.Path, invalid.Value)
