@@ -42,22 +42,3 @@ func (f Field) String() string {
 	}
 	return text.String()
 }
-
-// Pointer returns the path as a JSON pointer (RFC 6901).
-func (f Field) Pointer() string {
-	var text strings.Builder
-	for _, step := range f {
-		name := step.Name
-		if name == "" {
-			name = fmt.Sprint(step.Index)
-		}
-		text.WriteString("/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name))
-	}
-	return text.String()
-}
-
-// named returns a step to a field.
-func named(name string) Step { return Step{Name: name} }
-
-// keyed returns a step to the entry of a map.
-func keyed(name string) Step { return Step{Name: name, IsKey: true} }

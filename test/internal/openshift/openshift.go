@@ -1,16 +1,7 @@
 // Package openshift imitates how OpenShift admits pods, with admission policies.
 package openshift
 
-import (
-	"bytes"
-	_ "embed" // For the policies.
-	"errors"
-	"io"
-
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-)
+import _ "embed" // For the policies.
 
 // Policies is the manifest of the policies. They apply to namespaces with Labels and Annotations.
 //
@@ -26,18 +17,3 @@ var (
 
 // FirstUser is the first user of the range.
 const FirstUser = 1000680000
-
-// Objects returns the policies and their bindings.
-func Objects() (objects []client.Object, err error) {
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(Policies), len(Policies))
-	for {
-		object := &unstructured.Unstructured{}
-		if err := decoder.Decode(object); err != nil {
-			if errors.Is(err, io.EOF) {
-				return objects, nil
-			}
-			return nil, err
-		}
-		objects = append(objects, object)
-	}
-}

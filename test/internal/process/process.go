@@ -24,16 +24,6 @@ func PeakMemory(pid int) (float64, error) {
 	return float64(status.VmHWM), err
 }
 
-// Memory is the resident memory of a process, in bytes.
-func Memory(pid int) (float64, error) {
-	process, err := procfs.NewProc(pid)
-	if err != nil {
-		return 0, err
-	}
-	status, err := process.NewStatus()
-	return float64(status.VmRSS), err
-}
-
 // CPUTime is the CPU time that a process has used since its start.
 func CPUTime(pid int) (time.Duration, error) {
 	process, err := procfs.NewProc(pid)
