@@ -118,9 +118,8 @@ type EchoSpec struct {
 	// limits of 100m and 64Mi.
 	//
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="!has(self.claims)",message="claims are not supported: set limits and requests"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Resources",xDescriptors="urn:alm:descriptor:com.tectonic.ui:resourceRequirements"
-	Resources corev1.ResourceRequirements `json:"resources,omitzero"`
+	Resources Resources `json:"resources,omitzero"`
 
 	// Exposes the Service outside the cluster through Gateways of the Gateway API, with an
 	// HTTPRoute. The cluster must serve HTTPRoute in gateway.networking.k8s.io/v1.
@@ -171,6 +170,25 @@ type Page struct {
 	// +kubebuilder:validation:Pattern=`^#[0-9a-fA-F]{6}$`
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Colour",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Color string `json:"color,omitempty"`
+}
+
+// Resources are what a container may use, and what the scheduler reserves for it.
+type Resources struct {
+	// The most that the container may use, by resource, for example "memory: 64Mi".
+	//
+	// +optional
+	// +kubebuilder:validation:MaxProperties=8
+	// +kubebuilder:validation:XValidation:rule="self.all(name, type(self[name]) == int || size(self[name]) <= 20 && !self[name].contains('e') && (!self[name].contains('E') || self[name].endsWith('E') || self[name].endsWith('Ei')))",message="a quantity has at most 20 characters and no exponent: write 129M, not 129e6"
+	// +kubebuilder:validation:XValidation:rule="self.all(name, size(name) <= 317)",message="the name of a resource has at most 317 characters"
+	Limits corev1.ResourceList `json:"limits,omitempty"`
+
+	// What the scheduler reserves for the container, by resource. When unset, the limit.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxProperties=8
+	// +kubebuilder:validation:XValidation:rule="self.all(name, type(self[name]) == int || size(self[name]) <= 20 && !self[name].contains('e') && (!self[name].contains('E') || self[name].endsWith('E') || self[name].endsWith('Ei')))",message="a quantity has at most 20 characters and no exponent: write 129M, not 129e6"
+	// +kubebuilder:validation:XValidation:rule="self.all(name, size(name) <= 317)",message="the name of a resource has at most 317 characters"
+	Requests corev1.ResourceList `json:"requests,omitempty"`
 }
 
 // EchoStatus is the observed state of an Echo.

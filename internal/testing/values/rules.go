@@ -79,8 +79,18 @@ var Rules = []Rule{
 	limitOfList("command"),
 	limitOfList("args"),
 	{
-		Message:    "claims are not supported: set limits and requests",
-		Violations: []map[string]any{{"spec.resources.claims": []any{map[string]any{"name": "gpu"}}}},
+		// Some texts that the pattern of quantities allows do not decode, or take seconds: one such Echo would stop the watch of all.
+		Message: "a quantity has at most 20 characters and no exponent: write 129M, not 129e6",
+		Violations: []map[string]any{
+			{"spec.resources.limits": map[string]any{"cpu": "1e1.5"}}, {"spec.resources.requests": map[string]any{"cpu": "1E-9999999"}},
+			{"spec.resources.limits": map[string]any{"cpu": "1", "memory": "1E3"}}, {"spec.resources.requests": map[string]any{"memory": strings.Repeat("1", 21)}},
+		},
+		Valid: []map[string]any{{"spec.resources.limits": map[string]any{"a": "1E", "b": "1Ei", "c": int64(1 << 62), "d": strings.Repeat("1", 18) + "Mi"}}},
+	},
+	{
+		Message:    "the name of a resource has at most 317 characters",
+		Violations: []map[string]any{{"spec.resources.limits": map[string]any{longestKey + "k": "1"}}, {"spec.resources.requests": map[string]any{longestKey + "k": "1"}}},
+		Valid:      []map[string]any{{"spec.resources.requests": map[string]any{longestKey: "1"}}},
 	},
 	{
 		Message: "parentRefs that name the same Gateway must each have a sectionName of their own",
@@ -174,7 +184,6 @@ var choices = map[string][]any{
 		" outer space ", strings.Repeat("i", 1024),
 	},
 	"route.hostnames.*":                   {"a", "status.example.com", "*.example.com", "1.2.3.4", strings.Repeat("h", 253)},
-	"resources.claims":                    {},
 	"resources.limits.*":                  quantities,
 	"resources.requests.*":                quantities,
 	"pod.priorityClassName":               {"system-node-critical", "system-cluster-critical"},
@@ -186,9 +195,8 @@ var choices = map[string][]any{
 	"pod.tolerations.*.tolerationSeconds": {int64(0), int64(60), int64(-1), int64(1 << 62), int64(3600)},
 }
 
-// These are quantities, many of them invalid for a pod. The pattern of the schema also allows texts that Go does not
-// decode, such as 1e1.5, so they do not come from the pattern.
-var quantities = []any{int64(0), "64Mi", "0.0105", "100500u", "-1", "10m", "1e3", "1500M", "1.5Gi", "9223372036854775807", "4Ti"}
+// These are quantities, many of them invalid for a pod. The pattern of the schema also allows texts that a rule rejects.
+var quantities = []any{int64(0), "64Mi", "0.0105", "100500u", "-1", "10m", "1k", "1500M", "1.5Gi", "9223372036854775807", "4Ti"}
 
 // keys returns keys of a map. The first are also those of the smallest maps.
 func keys(path string) []string {

@@ -18,7 +18,7 @@ import (
 func walkSchemas(schema *props, path string, visit func(path string, schema *props)) {
 	visit(path, schema)
 	for name, property := range schema.Properties {
-		if at := join(path, name); at != "status" && at != "spec.resources.claims" {
+		if at := join(path, name); at != "status" {
 			walkSchemas(&property, at, visit)
 		}
 	}

@@ -123,7 +123,7 @@ func (s *scheduler) edit() (string, func(*echov1.EchoSpec)) {
 		{"set image", func(spec *echov1.EchoSpec) { spec.Image = "docker.io/hashicorp/http-echo:0.2.3" }},
 		{"unset image", func(spec *echov1.EchoSpec) { spec.Image, spec.Args, spec.ReadinessPath = "", nil, "" }},
 		{"set resources", func(spec *echov1.EchoSpec) { spec.Resources.Limits = memoryLimit("32Mi") }},
-		{"unset resources", func(spec *echov1.EchoSpec) { spec.Resources = corev1.ResourceRequirements{} }},
+		{"unset resources", func(spec *echov1.EchoSpec) { spec.Resources = echov1.Resources{} }},
 		{"set args", func(spec *echov1.EchoSpec) {
 			spec.Image, spec.Args, spec.StatusCode = customImage, []string{"$(ECHO_TEXT)"}, 200
 		}},
