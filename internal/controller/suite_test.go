@@ -75,7 +75,7 @@ func TestController(t *testing.T) {
 
 var _ = BeforeSuite(func() {
 	logf.SetLogger(zap.New(zap.WriteTo(io.MultiWriter(GinkgoWriter, operatorLog))))
-	Expect(os.Getenv("KUBEBUILDER_ASSETS")).NotTo(BeEmpty(), "run this suite with `make integration`, which builds its control plane")
+	Expect(os.Getenv("KUBEBUILDER_ASSETS")).NotTo(BeEmpty(), "run this suite with `make test`, which builds its control plane")
 
 	var cancel context.CancelFunc
 	ctx, cancel = context.WithCancel(context.Background())

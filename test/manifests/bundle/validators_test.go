@@ -48,7 +48,7 @@ func validate(t *testing.T, args ...string) {
 		Outputs []struct{ Type, Message string }
 	}
 	if failure := json.Unmarshal(output, &result); failure != nil {
-		t.Fatalf("operator-sdk: %v, %v. Run `make bundle-check`, which builds operator-sdk", err, failure)
+		t.Fatalf("operator-sdk: %v, %v. Run `make package-check`, which builds operator-sdk", err, failure)
 	}
 	if !result.Passed || err != nil {
 		t.Errorf("operator-sdk bundle validate %s: not passed: %v", strings.Join(args, " "), err)
@@ -65,7 +65,7 @@ func optionalValidators(t *testing.T) []string {
 	t.Helper()
 	list, err := command(t, "operator-sdk", "bundle", "validate", "--list-optional").Output()
 	if err != nil {
-		t.Fatalf("operator-sdk: %v. Run `make bundle-check`, which builds operator-sdk", err)
+		t.Fatalf("operator-sdk: %v. Run `make package-check`, which builds operator-sdk", err)
 	}
 	var names []string
 	// The lines are a header, and for each validator one that starts with its name and some that are

@@ -76,7 +76,7 @@ func all(t *testing.T) []manifests {
 	t.Helper()
 	output, err := exec.Command("kustomize", "build", repo.Root+"/config/default").Output()
 	if err != nil {
-		t.Fatalf("kustomize: %v. Run `make manifests-check`, which builds kustomize", err)
+		t.Fatalf("kustomize: %v. Run `make package-check`, which builds kustomize", err)
 	}
 	operator, bundle := manifests{set: "operator"}, manifests{set: "bundle"}
 	for document := range bytes.SplitSeq(output, []byte("\n---\n")) {
@@ -198,7 +198,7 @@ func kubeScore(t *testing.T, m manifests) map[string][]string {
 		}
 	}
 	if err := json.Unmarshal(output, &report); err != nil {
-		t.Fatalf("kube-score: %v, %v. Run `make manifests-check`, which builds kube-score", failure, err)
+		t.Fatalf("kube-score: %v, %v. Run `make package-check`, which builds kube-score", failure, err)
 	}
 	found := map[string][]string{}
 	for _, object := range report {

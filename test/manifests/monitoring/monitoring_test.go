@@ -25,7 +25,7 @@ func promtool(t *testing.T, dir string, args ...string) {
 	command := exec.CommandContext(t.Context(), "promtool", args...)
 	command.Dir = dir
 	if output, err := command.CombinedOutput(); err != nil {
-		t.Errorf("promtool %s: %v. `make monitoring-check` unpacks promtool.\n%s", strings.Join(args, " "), err, output)
+		t.Errorf("promtool %s: %v. `make package-check` unpacks promtool.\n%s", strings.Join(args, " "), err, output)
 	}
 }
 

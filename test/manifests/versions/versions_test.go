@@ -9,7 +9,7 @@ import (
 	"github.com/kkloud-io/echo-operator/test/manifests/internal/repo"
 )
 
-// make integration-oldest runs the version that the bundle declares as the oldest.
+// make test-oldest runs the version that the bundle declares as the oldest.
 func TestOldestKubernetesIsTheMinimumOfTheBundle(t *testing.T) {
 	tested := repo.Requirements(t, "tools/kubernetes-oldest.mod")["k8s.io/kubernetes"]
 	if want := repo.OldestKubernetes(t); !strings.HasPrefix(tested, "v"+want+".") {
