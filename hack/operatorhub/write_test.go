@@ -1,0 +1,54 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/kkloud-io/echo-operator/hack/catalog/releases"
+)
+
+func TestPullRequestOffersTheVersionInTheChannelsOfTheHub(t *testing.T) {
+	t.Chdir("../..")
+	output := t.TempDir()
+	published := []releases.Release{{Version: "0.1.0", Channels: []string{"candidate-v0", "fast-v0"}}}
+	for _, hub := range hubs {
+		if err := hub.write(filepath.Join(output, hub.name), "bundle", published); err != nil {
+			t.Fatalf("%s: %v", hub.name, err)
+		}
+	}
+	text, err := os.ReadFile("bundle/manifests/echo-operator.clusterserviceversion.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var csv struct{ Spec struct{ Version string } }
+	if err := yaml.Unmarshal(text, &csv); err != nil {
+		t.Fatal(err)
+	}
+	version := csv.Spec.Version
+	for file, lines := range map[string][]string{
+		"community-operators/ci.yaml": {"updateGraph: semver-mode"},
+		"community-operators/" + version + "/metadata/annotations.yaml": {
+			"bundle.channels.v1: fast-v0", "bundle.channel.default.v1: fast-v0", "com.redhat.openshift.versions: v4."},
+		"community-operators-prod/" + version + "/metadata/annotations.yaml": {
+			"bundle.channels.v1: candidate-v0,fast-v0", "com.redhat.openshift.versions: v4."},
+		"community-operators-prod/" + version + "/release-config.yaml": {"defaultChannel: fast-v0",
+			"- channels:\n  - candidate-v0\n  replaces: echo-operator.v0.1.0\n  template_name: basic.yaml",
+			"- channels:\n  - fast-v0\n  replaces: echo-operator.v0.1.0\n  skipRange: '>=0.1.0 <" + version + "'\n  template_name: basic.yaml"},
+		"community-operators-prod/catalog-templates/basic.yaml": {"name: echo-operator.v0.1.0\n  name: fast-v0",
+			"image: quay.io/community-operator-pipeline-prod/echo-operator:v0.1.0"},
+	} {
+		text, err := os.ReadFile(filepath.Join(output, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range lines {
+			if !strings.Contains(string(text), line) {
+				t.Errorf("%s:\n%s\nwant the lines:\n%s", file, text, line)
+			}
+		}
+	}
+}
