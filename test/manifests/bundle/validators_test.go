@@ -29,7 +29,7 @@ func TestOperatorSDKValidatorsAcceptBundle(t *testing.T) {
 
 func TestOperatorSDKValidatorsAcceptOperatorHubDirectory(t *testing.T) {
 	dir := t.TempDir()
-	if output, err := command(t, "go", "-C", "hack", "run", "./operatorhub", "-root", "..", "-bundle", "../bundle", "-unreleased", dir).CombinedOutput(); err != nil {
+	if output, err := command(t, "go", "-C", "hack", "run", "./operatorhub", "bundle", dir).CombinedOutput(); err != nil {
 		t.Fatalf("operatorhub: %v\n%s", err, output)
 	}
 	for _, version := range repo.Glob(t, filepath.Join(dir, "*/operators/echo-operator/[0-9]*")) {
