@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,9 +13,8 @@ import (
 	"strings"
 
 	"github.com/blang/semver/v4"
-	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/operator-framework/api/pkg/manifests"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kkloud-io/echo-operator/hack/catalog/releases"
 )
@@ -46,9 +46,22 @@ func render(ctx context.Context) error {
 		fmt.Println("No release is published yet, so there is no catalog.")
 		return os.RemoveAll(catalogDir)
 	}
-	versions, err := released(ctx, published)
-	if err != nil {
-		return err
+	var versions []version
+	for _, release := range published {
+		dir, err := os.MkdirTemp("", "bundle-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+		// `opm alpha render-template basic` would pull the bundle from a registry.
+		if err := release.Extract(dir, "bundle"); err != nil {
+			return err
+		}
+		bundle, err := renderBundle(ctx, dir, bundleImage+"@"+release.Bundle)
+		if err != nil {
+			return err
+		}
+		versions = append(versions, version{release.Semver(), release.Channels, release.Deprecated, bundle})
 	}
 	catalog, err := assemble(versions)
 	if err != nil {
@@ -57,26 +70,22 @@ func render(ctx context.Context) error {
 	return write(*catalog, catalogDir)
 }
 
-// released returns the versions of releases. It takes the bundles from their commits, where
-// `opm alpha render-template basic` would pull them from a registry.
-func released(ctx context.Context, list []releases.Release) ([]version, error) {
-	var versions []version
-	for _, release := range list {
-		dir, err := os.MkdirTemp("", "bundle-")
-		if err != nil {
-			return nil, err
-		}
-		defer os.RemoveAll(dir)
-		if err := release.Extract(dir, "bundle"); err != nil {
-			return nil, err
-		}
-		bundle, err := renderBundle(ctx, dir, bundleImage+"@"+release.Bundle)
-		if err != nil {
-			return nil, err
-		}
-		versions = append(versions, version{release.Semver(), release.Channels, release.Deprecated, bundle})
+// build writes a catalog that contains only the bundle in bin/package, in the channels that its metadata name.
+func build(ctx context.Context, image string) error {
+	const dir = "bin/package/bundle"
+	content, err := manifests.GetBundleFromDir(dir)
+	if err != nil {
+		return err
 	}
-	return versions, nil
+	bundle, err := renderBundle(ctx, dir, image)
+	if err != nil {
+		return err
+	}
+	catalog, err := assemble([]version{{content.CSV.Spec.Version.Version, content.Channels, "", bundle}})
+	if err != nil {
+		return err
+	}
+	return write(*catalog, "bin/package/"+packageName)
 }
 
 // assemble returns the catalog of versions, which are sorted. In each channel a version replaces the one before, and
@@ -100,95 +109,42 @@ func assemble(versions []version) (*declcfg.DeclarativeConfig, error) {
 		}
 		catalog.Merge(v.bundle)
 	}
-	for _, channel := range sortChannels(entries) {
-		addChannel(catalog, channel, entries[channel]...)
+	channels := slices.Sorted(maps.Keys(entries))
+	for _, name := range channels {
+		catalog.Channels = append(catalog.Channels,
+			declcfg.Channel{Schema: declcfg.SchemaChannel, Package: packageName, Name: name, Entries: entries[name]})
 	}
 	if len(deprecations) > 0 {
 		catalog.Deprecations = []declcfg.Deprecation{{Schema: declcfg.SchemaDeprecation, Package: packageName, Entries: deprecations}}
 	}
-	described, err := describe()
-	described.DefaultChannel = defaultChannel(catalog.Channels)
+	described, err := describe(defaultChannel(channels))
 	catalog.Packages = []declcfg.Package{described}
 	return catalog, err
 }
 
-// sortChannels returns the names of the channels: by major version, and the most stable last.
-func sortChannels(entries map[string][]declcfg.ChannelEntry) []string {
-	var names []string
-	for name := range entries {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b string) int {
-		stabilityA, majorA, _ := strings.Cut(a, "-")
-		stabilityB, majorB, _ := strings.Cut(b, "-")
-		if majorA != majorB {
-			return strings.Compare(majorA, majorB)
+// defaultChannel returns the most stable channel of the newest major version, and a candidate channel only if there is
+// no other.
+func defaultChannel(channels []string) string {
+	rank := func(channel string) string {
+		stability, major, _ := strings.Cut(channel, "-")
+		if stability == "candidate" {
+			return ""
 		}
-		return strings.Compare(stabilityA, stabilityB) // candidate, fast, stable
-	})
-	return names
-}
-
-// defaultChannel returns the last channel that is not a candidate channel, or the only one.
-func defaultChannel(channels []declcfg.Channel) (name string) {
-	for _, channel := range channels {
-		if name == "" || !strings.HasPrefix(channel.Name, "candidate") {
-			name = channel.Name
-		}
+		return major + stability // fast, stable
 	}
-	return name
+	return slices.MaxFunc(channels, func(a, b string) int { return strings.Compare(rank(a), rank(b)) })
 }
 
 // describe returns the package with the description and the icon of this tree's ClusterServiceVersion.
-func describe() (declcfg.Package, error) {
-	text, err := os.ReadFile("config/manifests/bases/echo-operator.clusterserviceversion.yaml")
+func describe(defaultChannel string) (declcfg.Package, error) {
+	content, err := manifests.GetBundleFromDir("bundle")
 	if err != nil {
 		return declcfg.Package{}, err
 	}
-	var csv v1alpha1.ClusterServiceVersion
-	if err := yaml.Unmarshal(text, &csv); err != nil {
-		return declcfg.Package{}, err
-	}
-	icon, err := base64.StdEncoding.DecodeString(csv.Spec.Icon[0].Data)
-	return declcfg.Package{Schema: declcfg.SchemaPackage, Name: packageName, Description: csv.Annotations["description"],
-		Icon: &declcfg.Icon{Data: icon, MediaType: csv.Spec.Icon[0].MediaType}}, err
-}
-
-// thisTree returns the version of a bundle of this tree, in the channels that its metadata name.
-func thisTree(ctx context.Context, dir, image string) (version, error) {
-	bundle, err := renderBundle(ctx, dir, image)
-	if err != nil {
-		return version{}, err
-	}
-	text, err := os.ReadFile(filepath.Join(dir, "metadata/annotations.yaml"))
-	if err != nil {
-		return version{}, err
-	}
-	var metadata struct{ Annotations map[string]string }
-	if err := yaml.Unmarshal(text, &metadata); err != nil {
-		return version{}, err
-	}
-	number, err := semver.Parse(strings.TrimPrefix(bundle.Bundles[0].Name, packageName+".v"))
-	channels := strings.Split(metadata.Annotations["operators.operatorframework.io.bundle.channels.v1"], ",")
-	return version{number, channels, "", bundle}, err
-}
-
-// build writes a catalog that contains only the bundle in bin/package.
-func build(ctx context.Context, image string) error {
-	tree, err := thisTree(ctx, "bin/package/bundle", image)
-	if err != nil {
-		return err
-	}
-	catalog, err := assemble([]version{tree})
-	if err != nil {
-		return err
-	}
-	return write(*catalog, "bin/package/"+packageName)
-}
-
-func addChannel(catalog *declcfg.DeclarativeConfig, name string, entries ...declcfg.ChannelEntry) {
-	catalog.Channels = append(catalog.Channels,
-		declcfg.Channel{Schema: declcfg.SchemaChannel, Package: packageName, Name: name, Entries: entries})
+	image := content.CSV.Spec.Icon[0]
+	icon, err := base64.StdEncoding.DecodeString(image.Data)
+	return declcfg.Package{Schema: declcfg.SchemaPackage, Name: packageName, DefaultChannel: defaultChannel,
+		Description: content.CSV.Annotations["description"], Icon: &declcfg.Icon{Data: icon, MediaType: image.MediaType}}, err
 }
 
 // renderBundle returns the catalog entry for a bundle directory. It runs opm: operator-registry's own

@@ -1,30 +1,20 @@
-// Package releases reads the lists of releases, and the files of each release from the history of this
-// repository.
+// Package releases reads the list of releases, and the files of each release from the history of this repository.
 package releases
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/blang/semver/v4"
 	"sigs.k8s.io/yaml"
 )
 
-// The lists of releases, relative to the root of the repository.
-const (
-	// List lists the published releases, and the version of this tree.
-	List = "catalog/releases.yaml"
-	// TestList lists earlier versions that were never published. The tests upgrade from them.
-	TestList = "test/catalog/releases.yaml"
-)
+// List lists the releases, oldest first. The path is relative to the root of the repository.
+const List = "catalog/releases.yaml"
 
 // Servers are the pods of Echoes that an upgrade restarts.
 type Servers string
@@ -41,12 +31,12 @@ type Release struct {
 	Version string `json:"version"`
 	// Commit is the hash of the commit that the release was built from. The version of this tree
 	// has none until it is released.
-	Commit string `json:"commit"`
-	Date   string `json:"date"`
+	Commit string `json:"commit,omitempty"`
+	Date   string `json:"date,omitempty"`
 	// Bundle is the digest of the bundle's image.
-	Bundle string `json:"bundle"`
+	Bundle string `json:"bundle,omitempty"`
 	// Channels offer the release.
-	Channels []string `json:"channels"`
+	Channels []string `json:"channels,omitempty"`
 	// Deprecated is the message of a version that users should replace.
 	Deprecated string `json:"deprecated,omitempty"`
 	// RollsServers states which pods of Echoes the upgrade to this release restarts.
@@ -57,115 +47,47 @@ type Release struct {
 	root string
 }
 
-// Published returns the published releases of the repository that contains the working directory, oldest
-// first. It fails if the clone lacks the commit of a release.
-func Published() ([]Release, error) { return loadFrom(List) }
+// Published returns the published releases of the repository that contains the working directory, oldest first.
+func Published() ([]Release, error) {
+	list, err := read()
+	return slices.DeleteFunc(list, func(r Release) bool { return r.Commit == "" }), err
+}
 
-// Load returns all releases: those of the tests, and the published ones.
-func Load() ([]Release, error) { return loadFrom(TestList, List) }
-
-func loadFrom(lists ...string) ([]Release, error) {
-	root, err := top()
+func read() (list []Release, err error) {
+	top, err := git(".", "rev-parse", "--show-toplevel")
 	if err != nil {
 		return nil, err
 	}
-	return load(root, lists...)
-}
-
-func top() (string, error) {
-	root, err := git(".", "rev-parse", "--show-toplevel")
-	return strings.TrimSpace(string(root)), err
-}
-
-func load(root string, lists ...string) ([]Release, error) {
-	releases, err := read(root, lists...)
+	root := strings.TrimSpace(string(top))
+	text, err := os.ReadFile(filepath.Join(root, List)) // #nosec G304 -- a file of this repository
 	if err != nil {
 		return nil, err
 	}
-	releases = slices.DeleteFunc(releases, func(r Release) bool { return r.Commit == "" })
-	for i := range releases {
-		release := &releases[i]
-		release.root = root
-		if _, err := git(root, "cat-file", "-e", release.Commit+"^{commit}"); err != nil {
-			return nil, fmt.Errorf("clone lacks commit %s of release %s: run `git fetch --unshallow`", release.Commit, release.Version)
+	if err := yaml.UnmarshalStrict(text, &list); err != nil {
+		return nil, fmt.Errorf("%s: %w", List, err)
+	}
+	for i := range list {
+		list[i].root = root
+		if _, err := semver.Parse(list[i].Version); err != nil {
+			return nil, fmt.Errorf("%s: version %q must be X.Y.Z: %w", List, list[i].Version, err)
 		}
 	}
-	return releases, nil
-}
-
-// read returns the releases of the lists, sorted by version. One without a commit is the version of this tree.
-func read(root string, lists ...string) ([]Release, error) {
-	var releases []Release
-	for _, list := range lists {
-		text, err := os.ReadFile(filepath.Join(root, list)) // #nosec G304 -- a file of this repository
-		if err != nil {
-			return nil, err
-		}
-		var listed []Release
-		if err := yaml.UnmarshalStrict(text, &listed); err != nil {
-			return nil, fmt.Errorf("%s: %w", list, err)
-		}
-		for _, release := range listed {
-			if err := release.check(); err != nil {
-				return nil, fmt.Errorf("%s: version %s: %w", list, release.Version, err)
-			}
-		}
-		releases = append(releases, listed...)
-	}
-	slices.SortStableFunc(releases, func(a, b Release) int { return a.Semver().Compare(b.Semver()) })
-	return releases, nil
-}
-
-var digest = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
-
-func (r Release) check() error {
-	if _, err := semver.Parse(r.Version); err != nil {
-		return fmt.Errorf("version must be X.Y.Z: %w", err)
-	}
-	if !slices.Contains([]Servers{NoServers, DefaultServers, AllServers}, r.RollsServers) {
-		return fmt.Errorf("rollsServers is %q: it must be none, default or all", r.RollsServers)
-	}
-	if r.Commit == "" {
-		return nil
-	}
-	if !digest.MatchString(r.Bundle) {
-		return fmt.Errorf("bundle is %q: it must be the digest of the image, with the prefix sha256", r.Bundle)
-	}
-	if len(r.Channels) == 0 {
-		return errors.New("channels must name the channels that offer it")
-	}
-	if _, err := time.Parse(time.DateOnly, r.Date); err != nil {
-		return fmt.Errorf("date must be YYYY-MM-DD: %w", err)
-	}
-	return nil
+	return list, nil
 }
 
 // Semver returns the version. The functions of this package return only valid ones.
 func (r Release) Semver() semver.Version { return semver.MustParse(r.Version) }
 
-// Upgrade returns what an upgrade between two versions does: what the versions after from, up to and
-// including to, do. Only RollsServers and TightensCRD are set.
-func Upgrade(from, to semver.Version) (Release, error) {
-	root, err := top()
-	if err != nil {
-		return Release{}, err
+// Upgrade returns the entry of a version that follows a published release: what the upgrade does to running
+// servers and to the CRD. Between versions that are built from the same tree, an upgrade does nothing to them.
+func Upgrade(from, to string) (Release, error) {
+	list, err := read()
+	follows := slices.ContainsFunc(list, func(r Release) bool { return r.Version == from && r.Commit != "" })
+	i := slices.IndexFunc(list, func(r Release) bool { return r.Version == to })
+	if !follows || i < 0 {
+		return Release{RollsServers: NoServers}, err
 	}
-	releases, err := read(root, TestList, List)
-	return upgrade(releases, from, to), err
-}
-
-func upgrade(releases []Release, from, to semver.Version) Release {
-	sum := Release{RollsServers: NoServers}
-	for _, release := range releases {
-		if version := release.Semver(); version.LTE(from) || version.GT(to) {
-			continue
-		}
-		if release.RollsServers == AllServers || sum.RollsServers == NoServers {
-			sum.RollsServers = release.RollsServers
-		}
-		sum.TightensCRD = sum.TightensCRD || release.TightensCRD
-	}
-	return sum
+	return list[i], nil
 }
 
 // SkipRange returns the range of the versions that upgrade to a version directly, or nothing. In a channel other than
@@ -183,26 +105,18 @@ func (r Release) File(path string) ([]byte, error) {
 	return git(r.root, "show", r.Commit+":"+path)
 }
 
-// Extract writes a folder of the release into an existing directory. An empty folder means the whole tree.
+// Extract writes a folder of the release into an existing directory.
 func (r Release) Extract(dir, folder string) error {
-	archive, err := git(r.root, "archive", r.Commit+":"+folder)
-	if err != nil {
-		return err
-	}
-	tar := exec.Command("tar", "-x", "-C", dir) // #nosec G204 -- a directory of the caller
-	tar.Stdin = bytes.NewReader(archive)
-	if text, err := tar.CombinedOutput(); err != nil {
-		return fmt.Errorf("tar: %w: %s", err, text)
+	command := exec.Command("sh", "-c", `git archive "$0" | tar -x -C "$1"`, r.Commit+":"+folder, dir) // #nosec G204 -- see git
+	command.Dir, command.Stderr = r.root, os.Stderr
+	if err := command.Run(); err != nil {
+		return fmt.Errorf("commit %s of release %s: %w: a shallow clone lacks it", r.Commit, r.Version, err)
 	}
 	return nil
 }
 
 func git(dir string, args ...string) ([]byte, error) {
 	command := exec.Command("git", args...) // #nosec G204 -- arguments come from this repository
-	command.Dir = dir
-	output, err := command.Output()
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		err = fmt.Errorf("git %s: %s", strings.Join(args, " "), strings.TrimSpace(string(exit.Stderr)))
-	}
-	return output, err
+	command.Dir, command.Stderr = dir, os.Stderr
+	return command.Output()
 }

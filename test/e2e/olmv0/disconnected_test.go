@@ -5,12 +5,14 @@ package olmv0
 import (
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
 	. "github.com/kkloud-io/echo-operator/test/e2e/internal/cluster"
+	"github.com/kkloud-io/echo-operator/test/e2e/internal/olm"
 )
 
 // mirrorOnly makes containerd pull every image from the mirror: a path of the local cluster's
@@ -24,19 +26,20 @@ override_path = true
 // hosts is containerd's configuration of registries.
 const hosts = "/etc/containerd/certs.d/_default/hosts.toml"
 
-var _ = Describe("On a disconnected cluster", Label("disconnected"), func() {
+var _ = Describe("On a disconnected cluster", Label("disconnected"), Serial, func() {
 	It("this tree installs from a mirror that contains only its related images", func() {
-		head := next().Channel("stable-v0").Head()
-
+		tree := catalog().Tree
 		By("copying its related images, the catalog, and the images that OLM needs to read a catalog")
 		registry, err := os.ReadFile(root + "/bin/cluster/registry")
 		Expect(err).NotTo(HaveOccurred())
 		source := "docker://" + strings.TrimSpace(string(registry)) + "/"
-		catalogImage := image + "next"
-		digest := run("skopeo", "inspect", "--tls-verify=false", "--format={{.Digest}}", source+path(catalogImage))
-		catalogImage = strings.TrimSuffix(image, ":") + "@" + strings.TrimSpace(digest)
-		images := append(next().RelatedImages(head), catalogImage,
-			"quay.io/operator-framework/olm:v0.46.0", "quay.io/operator-framework/opm:v1.74.0")
+		digest := run("skopeo", "inspect", "--tls-verify=false", "--format={{.Digest}}", source+path(olm.Image)+":next")
+		catalogImage := olm.Image + "@" + strings.TrimSpace(digest)
+		images := append(catalog().RelatedImages(tree), catalogImage)
+		args := Kubectl("-n", "olm", "get", "deployment", "catalog-operator", "-o", "jsonpath={.spec.template.spec.containers[0].args[*]}")
+		for _, match := range regexp.MustCompile(`-(?:util-image|opmImage)=(\S+)`).FindAllStringSubmatch(args, -1) {
+			images = append(images, match[1])
+		}
 		for _, image := range images {
 			name, _, _ := strings.Cut(strings.ReplaceAll(path(image), "@", ":"), ":")
 			tag := name + ":copy"
@@ -52,9 +55,9 @@ var _ = Describe("On a disconnected cluster", Label("disconnected"), func() {
 		writeHosts(mirrorOnly)
 		DeferCleanup(writeHosts, before)
 
-		serveCatalog(catalogImage)
-		subscribe("stable-v0", "")
-		awaitSucceeded(head.String())
+		serveCatalog("mirror", catalogImage)
+		DeferCleanup(func() { Kubectl("-n", "olm", "delete", "catalogsource", "mirror") })
+		installAlone("mirror", catalog().Channel("stable"), tree)
 		NewNamespace("disconnected")
 		Apply("disconnected", `{"apiVersion": "kkloud.io/v1", "kind": "Echo", "metadata": {"name": "hello"}, "spec": {"message": "mirrored"}}`)
 		WaitReady("disconnected", "hello")
@@ -63,9 +66,7 @@ var _ = Describe("On a disconnected cluster", Label("disconnected"), func() {
 		By("creating an Echo with an image that was not copied")
 		Apply("disconnected", `{"apiVersion": "kkloud.io/v1", "kind": "Echo", "metadata": {"name": "absent"}, "spec": {
 			"message": "m", "image": "docker.io/hashicorp/http-echo:1.0.0"}}`)
-		Eventually(func() string {
-			return Kubectl("-n", "disconnected", "get", "echo", "absent", "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].reason}`)
-		}).Should(Equal("ImagePullFailed"))
+		Eventually(Condition("disconnected", "absent", "Ready")).Should(HavePrefix("False ImagePullFailed"))
 	})
 })
 

@@ -9,7 +9,7 @@ import (
 	. "github.com/kkloud-io/echo-operator/test/e2e/internal/cluster"
 )
 
-var _ = Describe("Without OLM", Label("installer"), func() {
+var _ = Describe("Without OLM", Label("installer"), Serial, func() {
 	It("dist/install.yaml installs and uninstalls the operator", func() {
 		const file = root + "/dist/install.yaml"
 		DeferCleanup(func() { Kubectl("delete", "-f", file, "--ignore-not-found") })
@@ -22,9 +22,7 @@ var _ = Describe("Without OLM", Label("installer"), func() {
 		ExpectAnswer("installer", "hello", "80", Equal("xin chao operator\n"))
 
 		Kubectl("delete", "-f", file)
-		Eventually(func() string {
-			return Kubectl("-n", "installer", "get", ChildResources(), "-l", "kkloud.io/echo", "-o", "name")
-		}).Should(BeEmpty(), "children after the deletion of the CRD")
+		Kubectl("-n", "installer", "wait", "--for=delete", ChildResources(), "-l", "kkloud.io/echo", "--timeout=2m")
 		Expect(Kubectl("get", "clusterroles,clusterrolebindings", "-l", "app.kubernetes.io/name=echo-operator", "-o", "name")).To(BeEmpty())
 	})
 })

@@ -1,21 +1,18 @@
 //go:build e2e
 
-// Package olmv1 tests installations, upgrades along every edge of the catalog, and removals by
-// OLM v1. Use a disposable cluster: the suite deletes the CRD and all Echoes.
+// Package olmv1 tests upgrades and removals by OLM v1. It needs the local cluster, with the images of
+// hack/catalog/test-catalogs.sh.
 package olmv1
 
 import (
-	"cmp"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/kkloud-io/echo-operator/test/e2e/internal/catalog"
 	. "github.com/kkloud-io/echo-operator/test/e2e/internal/cluster"
+	"github.com/kkloud-io/echo-operator/test/e2e/internal/olm"
 	"github.com/kkloud-io/echo-operator/test/internal/testcluster"
 )
 
@@ -23,24 +20,14 @@ const (
 	operatorNamespace = "echo-operator-system"
 	operator          = "deployment/echo-operator-controller-manager"
 	crd               = "customresourcedefinition/echoes.kkloud.io"
+	root              = "../../.."
+	manifests         = root + "/config/olm-v1/"
 )
 
-var (
-	// manifests is the folder of the manifests that install the operator. catalogImage replaces
-	// the catalog image that they name, and catalogDir contains the same catalog.
-	manifests  = filepath.Join("..", "..", "..", cmp.Or(os.Getenv("OLM_V1_MANIFESTS"), "config/olm-v1"))
-	catalogDir = filepath.Join("..", "..", "..", cmp.Or(os.Getenv("CATALOG_DIR"), "bin/catalogs/next/echo-operator"))
-
-	catalogImage = os.Getenv("CATALOG_IMG")
-
-	offer catalog.Catalog
-
-	// upgrades are rows of the table that PrintUpgrades prints.
-	upgrades []string
-)
+var catalog olm.Catalog
 
 func TestOLMV1(t *testing.T) {
-	if err := testcluster.Check("../../.."); err != nil {
+	if err := testcluster.Check(root); err != nil {
 		t.Fatal(err)
 	}
 	RegisterFailHandler(Fail)
@@ -52,22 +39,19 @@ func TestOLMV1(t *testing.T) {
 var _ = BeforeSuite(func() {
 	output, err := TryKubectl("", "get", "crd", "clusterextensions.olm.operatorframework.io")
 	Expect(err).NotTo(HaveOccurred(), "OLM v1 is not installed; make cluster-olm-v1 adds it to the local cluster\n%s", output)
+	catalog, err = olm.Read(root)
+	Expect(err).NotTo(HaveOccurred())
 
 	By("removing the remains of an earlier run, of the demo, and of the suite of OLM v0")
 	remove()
+	DeferCleanup(remove)
 
 	By("creating the catalog and the installer's service account")
-	for _, file := range []string{"namespace.yaml", "installer.yaml", "clustercatalog.yaml"} {
-		Kubectl("apply", "-f", filepath.Join(manifests, file))
-	}
-	if catalogImage != "" {
-		setCatalogImage(catalogImage)
-	}
+	Kubectl("apply", "-f", manifests+"namespace.yaml", "-f", manifests+"installer.yaml")
+	Apply("", Kubectl("patch", "--local", "-f", manifests+"clustercatalog.yaml", "-o", "json", "--type=merge",
+		"-p", `{"spec":{"source":{"image":{"ref":"`+olm.Image+`:next"}}}}`))
 	Kubectl("wait", "--for=condition=Serving", "clustercatalog/echo-operator", "--timeout=60s")
-	DeferCleanup(remove)
 })
-
-var _ = AfterSuite(func() { PrintUpgrades(upgrades) })
 
 // remove deletes everything that an installation by OLM v1 or v0 creates, and all Echoes.
 func remove() {
