@@ -1,14 +1,11 @@
 #!/usr/bin/env bash
-# Checks that this commit can be released: version, days, changelog and digests. Usage: hack/release/check.sh [<tag>]
+# Checks that this commit can be released: version, day, changelog and digests. Usage: hack/release/check.sh [<tag>]
 source "$(dirname "$0")/common.sh"
 tag=${1:-v$version}
 
 [ "$tag" = "v$version" ] || fail "tag $tag: the version of this commit is $version, as VERSION in the Makefile says"
 released=$(sed -n 's/^RELEASE_DATE ?= \(.*\)T00:00:00Z$/\1/p' Makefile)
 [ "$(date -u -d "$released" +%F)" = "$released" ] || fail "RELEASE_DATE in the Makefile must be YYYY-MM-DDT00:00:00Z"
-[[ ! $released > $(date -u +%F) ]] || fail "RELEASE_DATE $released in the Makefile is in the future"
-latest=$(awk '/^  date:/ {print $2}' catalog/releases.yaml | sort | tail -1)
-[[ ! $released < $latest ]] || fail "RELEASE_DATE $released in the Makefile is before the latest release, $latest"
 
 section=${version%-rc.*} day=$released
 [ "$section" = "$version" ] || day=unreleased

@@ -27,9 +27,6 @@ local_image() {
 # remote <image> prints the image in the registry, for skopeo.
 remote() { echo "docker://$registry/${1#ghcr.io/}"; }
 
-# skopeo_inspect <image> prints the manifest of an image: it runs skopeo with the flags of the registry.
-skopeo_inspect() { skopeo inspect --raw ${SKOPEO_FLAGS:-} "$@"; }
-
 # publish <local image> <image> pushes an image under a tag that never moves. Without effect if the registry has it
 # already, so that a failed run can be repeated. It prints name and digest.
 publish() {
@@ -54,11 +51,10 @@ local_digest() {
 }
 
 # remote_digest <image> prints the digest of a tag in the registry. It fails if there is no such tag or no such
-# repository, for which ghcr.io denies access, and ends the
-# script if the registry gives no answer.
+# repository, for which ghcr.io denies access, and ends the script if the registry does not respond.
 remote_digest() {
 	local manifest
-	if manifest=$(skopeo_inspect "$(remote "$1")" 2>bin/skopeo.log); then
+	if manifest=$(skopeo inspect --raw ${SKOPEO_FLAGS:-} "$(remote "$1")" 2>bin/skopeo.log); then
 		printf %s "$manifest" | sha256sum | sed 's/ .*//; s/^/sha256:/'
 	elif grep -q 'manifest unknown\|name unknown\|StatusCode: 404\|denied' bin/skopeo.log; then
 		return 1

@@ -10,4 +10,4 @@ sed -i "s/^RELEASE_DATE ?= .*/RELEASE_DATE ?= ${day}T00:00:00Z/" Makefile
 [[ $version == *-rc.* ]] || sed -i "s/^## $version (.*)/## $version ($day)/" CHANGELOG.md
 make --no-print-directory bin/kustomize pin
 hack/release/check.sh
-echo "Run make test, and commit: \"Release $version\". Then push the commit, and after its tests have passed the tag v$version."
+echo "Run make test-all, and commit: \"Release $version\". Push the commit, and the tag v$version after nightly has passed for it."
