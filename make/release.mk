@@ -27,15 +27,10 @@ catalog-image: # Build the image of the published catalog, for hack/release/publ
 	$(call build_index,$(CATALOG_IMG),$(PLATFORMS),0,-f catalog/Dockerfile catalog)
 
 .PHONY: rehearse-release
+rehearse-release: EXTRA_PACKAGES = skopeo
 rehearse-release: local-only cluster bin/opm bin/operator-sdk bin/kustomize bin/controller-gen ## Rehearse the release candidate, the release and the next release of VERSION on the local cluster and its registry.
 	CONTAINER_TOOL="$(CONTAINER_TOOL)" hack/release/rehearse.sh $(VERSION)
 
-.PHONY: releases releases-build
-releases: local-only cluster ## Build the images of every release, and of the versions in test/catalog, and push them into the local cluster.
-	CONTAINER_TOOL="$(CONTAINER_TOOL)" hack/catalog/releases.sh
-releases-build: debian-packages # Build those images without a cluster.
-	BUILD_ONLY=true CONTAINER_TOOL="$(CONTAINER_TOOL)" hack/catalog/releases.sh
-
 .PHONY: operatorhub
-operatorhub: ## Write and check the pull requests to both hubs, for the bundle in BUNDLE=<tarball of a release>, or for RELEASE=<version>.
-	go -C hack run ./operatorhub -root $(CURDIR) $(if $(BUNDLE),-bundle $(abspath $(BUNDLE))) $(if $(RELEASE),-release $(RELEASE)) $(BIN)/operatorhub
+operatorhub: ## Write the pull requests to both hubs, for RELEASE=<version>.
+	go -C hack run ./operatorhub $(or $(RELEASE),$(error set RELEASE to the version of a release)) $(BIN)/operatorhub

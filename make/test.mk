@@ -70,8 +70,8 @@ verify: bin/controller-gen bin/kustomize bin/operator-sdk bin/opm bin/crd-ref-do
 .PHONY: package-check
 package-check: bin/operator-sdk bin/opm bin/kustomize bin/kube-score bin/promtool package ## Validate bundle, catalog, manifests, alerts, dashboard and the CRD; warnings count as errors.
 	$(NO_CLUSTER) go -C test test -count=1 ./manifests/...
-	go -C hack run ./catalog test-catalogs
-	opm validate bin/catalogs/next
+	go -C hack run ./catalog build $(BUNDLE_IMG)
+	opm validate bin/package/echo-operator
 
 .PHONY: reproducible
 reproducible: bin/controller-gen bin/kustomize bin/operator-sdk bin/opm ## Build all artifacts in two clones, and compare every byte; COLD=1 starts with an empty build cache.
@@ -98,11 +98,12 @@ e2e-slow: local-only cluster-gateway cluster-samples bin/operator-sdk images pus
 	$(E2E) -timeout 3h -label-filter=slow ./e2e
 
 .PHONY: e2e-olm-v0 e2e-olm-v1 test-catalogs
+e2e-olm-v0: EXTRA_PACKAGES = skopeo
 e2e-olm-v0: test-catalogs build-installer ## Test upgrades, install modes, a mirror, and an installation without OLM.
-	$(E2E) -timeout 60m -label-filter='$(LABELS)' ./e2e/olmv0
+	$(E2E) -procs=3 -timeout 40m -label-filter='$(LABELS)' ./e2e/olmv0
 e2e-olm-v1: cluster-olm-v1 test-catalogs ## Test installation, upgrades and removal with OLM v1.
-	CATALOG_IMG=$(PUBLISHED)-catalog:next $(E2E) -timeout 40m -label-filter='$(LABELS)' ./e2e/olmv1
-test-catalogs: local-only cluster images push prober prometheus releases # Push the catalogs that those tests install from.
+	$(E2E) -timeout 20m -label-filter='$(LABELS)' ./e2e/olmv1
+test-catalogs: local-only cluster cluster-samples $(foreach i,http-echo verifier docker,$(i)-build $(i)-push) package prober prometheus bin/opm # Push this tree, its predecessor, later versions, and a catalog.
 	CONTAINER_TOOL="$(CONTAINER_TOOL)" OPM_VERSION=$(OPM_VERSION) hack/catalog/test-catalogs.sh
 
 .PHONY: cluster-test
