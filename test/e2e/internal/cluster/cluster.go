@@ -289,11 +289,3 @@ func Forward(namespace, object, port string) string {
 	gomega.Expect(address).NotTo(gomega.BeEmpty(), line)
 	return address
 }
-
-// PrintUpgrades prints the table of the upgrades that a suite tested.
-func PrintUpgrades(rows []string) {
-	if len(rows) > 0 {
-		fmt.Println("| from | to | channel | duration | requests | failed | server pods restarted |\n|---|---|---|---|---|---|---|\n" +
-			strings.Join(rows, "\n"))
-	}
-}
