@@ -40,14 +40,6 @@ func TestOperatorHasNoDangerousPermissions(t *testing.T) {
 	}
 }
 
-// earlierPermissions are those that only releases up to 0.3.0 need. The same account installs them.
-var earlierPermissions = []string{
-	"patch events.events.k8s.io []",
-	"update services. []",
-	"update deployments.apps []",
-	"update poddisruptionbudgets.policy []",
-}
-
 // OLM v1 installs with the permissions of a service account. RBAC prevents the account from granting
 // permissions that it does not have.
 func TestInstallerHasExactlyThePermissionsThatItGrants(t *testing.T) {
@@ -64,9 +56,6 @@ func TestInstallerHasExactlyThePermissionsThatItGrants(t *testing.T) {
 			held = permissions(role.Rules)
 		}
 	}
-	held = slices.DeleteFunc(held, func(permission string) bool {
-		return slices.Contains(earlierPermissions, permission) && !slices.Contains(want, permission)
-	})
 	repo.Same(t, "permissions of the ClusterRole echo-operator-grants", held, want)
 }
 
