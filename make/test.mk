@@ -107,7 +107,7 @@ test-catalogs: local-only cluster cluster-samples $(foreach i,http-echo verifier
 	CONTAINER_TOOL="$(CONTAINER_TOOL)" OPM_VERSION=$(OPM_VERSION) hack/catalog/test-catalogs.sh
 
 .PHONY: cluster-test
-cluster-test: cluster-tools ## Test that the local cluster starts, stops, and leaves nothing behind; stop yours first.
+cluster-test: cluster-tools ## Test that the local cluster starts, stops, and leaves nothing behind; yours may run beside it.
 	go -C hack/local-cluster test -tags lifecycle -run Lifecycle -count=1 .
 
 .PHONY: multiarch-check
