@@ -5,7 +5,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 base=$(git merge-base HEAD "${BASE:-origin/main}" 2>/dev/null || true)
 [ "$base" != "$(git rev-parse HEAD)" ] || base=
-touched() { [ -z "$base" ] || git diff --name-only "$base" | grep -qE "^($1)"; }
+paths=${base:+$(git diff --name-only "$base")}
+touched() { [ -z "$base" ] || grep -qE "^($1)" <<<"$paths"; }
 
 go='go\.(mod|sum)$|Makefile$|make/|Dockerfile$'
 ! touched "$go|api/|cmd/verifier/|internal/(verifier|children|status)/|test/e2e/.*verif" || echo e2e-verification
@@ -13,4 +14,3 @@ go='go\.(mod|sum)$|Makefile$|make/|Dockerfile$'
 ! touched "$go|bundle|catalog/|config/|cmd/main|hack/catalog/|test/e2e/(olmv0|internal)|hack/local-cluster/" || echo e2e-olm-v0
 ! touched "$go|bundle|catalog/|config/|hack/catalog/|test/e2e/(olmv1|internal)|hack/local-cluster/" || echo e2e-olm-v1
 ! touched "$go|hack/(local-cluster|go\.)|tools/" || echo cluster-test
-! touched "$go|hack/reproducible|tools/|config/manifests/" || echo reproducible

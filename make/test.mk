@@ -1,13 +1,15 @@
 ##@ Tests without a cluster; see also make test
 
-# CHECKS run after `make test`, E2E_CHECKS on a cluster, and TOUCHED_CHECKS if a change touches what they protect.
+# CHECKS need no cluster. hack/touched-checks.sh adds what a change touches to test-e2e.
 CHECKS := lint verify race test-support package-check chaos-short bench-check
 .PHONY: test-all checks layers
 test-all: test checks ## Run every check of a change: make test, lint, verify, race, the fault campaign's core, the package, and the end-to-end tests.
 # .ci/run calls it after `make test`. PLAN: see hack/build-tool.sh.
 checks: export PLAN := $(call plan,golangci-lint actionlint controller-gen crd-ref-docs operator-sdk opm kustomize kube-score $(CLUSTER_TOOLS) go-httpbin http-echo)
 checks:
-	@$(MAKE) --no-print-directory layers LAYERS="$(CHECKS) test-e2e $$(hack/touched-checks.sh)"
+	@$(MAKE) --no-print-directory layers LAYERS="$(CHECKS)"
+	@touched=$$(hack/touched-checks.sh | paste -sd' '); echo "On a cluster: test-e2e $$touched"; \
+		$(MAKE) --no-print-directory test-e2e $$touched # Together, so that they build the images once.
 
 layers: # Make the targets in LAYERS one after the other, with their times.
 	@for layer in $(LAYERS); do \
@@ -100,7 +102,7 @@ e2e-slow: local-only cluster-gateway cluster-samples bin/operator-sdk images pus
 .PHONY: e2e-olm-v0 e2e-olm-v1 test-catalogs
 e2e-olm-v0: EXTRA_PACKAGES = skopeo
 e2e-olm-v0: test-catalogs build-installer ## Test upgrades, install modes, a mirror, and an installation without OLM.
-	$(E2E) -procs=3 -timeout 40m -label-filter='$(LABELS)' ./e2e/olmv0
+	$(E2E) -procs=3 -timeout 40m -label-filter='$(or $(LABELS),!slow)' ./e2e/olmv0
 e2e-olm-v1: cluster-olm-v1 test-catalogs ## Test installation, upgrades and removal with OLM v1.
 	$(E2E) -timeout 20m -label-filter='$(LABELS)' ./e2e/olmv1
 test-catalogs: local-only cluster cluster-samples $(foreach i,http-echo verifier docker,$(i)-build $(i)-push) package prober prometheus bin/opm # Push this tree, its predecessor, later versions, and a catalog.

@@ -26,7 +26,7 @@ override_path = true
 // hosts is containerd's configuration of registries.
 const hosts = "/etc/containerd/certs.d/_default/hosts.toml"
 
-var _ = Describe("On a disconnected cluster", Label("disconnected"), Serial, func() {
+var _ = Describe("On a disconnected cluster", Label("disconnected", "slow"), Serial, func() {
 	It("this tree installs from a mirror that contains only its related images", func() {
 		tree := catalog().Tree
 		By("copying its related images, the catalog, and the images that OLM needs to read a catalog")

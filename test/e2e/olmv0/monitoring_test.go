@@ -35,7 +35,7 @@ const monitoringNamespace = "monitoring-e2e"
 // restart of the operator still takes less than the five minutes after which an alert fires.
 const minute = 8 * time.Second
 
-var _ = Describe("Prometheus", Label("monitoring"), Serial, Ordered, func() {
+var _ = Describe("Prometheus", Label("monitoring", "slow"), Serial, Ordered, func() {
 	var i *installation
 
 	BeforeAll(func() {
