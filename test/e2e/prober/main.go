@@ -59,8 +59,17 @@ func main() {
 	log.Fatal(server.ListenAndServe())
 }
 
-// probe starts four clients that request the URL until the program ends.
+// probe starts four clients that request the URL until the program ends. They start after the URL has answered once: the
+// first packets of a new pod may be lost.
 func (c *counts) probe(url string, texts []string) {
+	for {
+		_, err := request(&http.Client{Timeout: timeout}, http.MethodGet, url, texts)
+		if err == nil {
+			break
+		}
+		log.Print(err)
+		time.Sleep(interval)
+	}
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
 		for _, kept := range []bool{false, true} {
 			client := &http.Client{Timeout: timeout, Transport: &http.Transport{DisableKeepAlives: !kept}}
