@@ -194,7 +194,7 @@ func killLeader(pod string) {
 	requireLocalCluster("killing a process needs access to the node")
 	id := strings.TrimPrefix(Get(operatorNamespace, pod, &corev1.Pod{}).Status.ContainerStatuses[0].ContainerID, "containerd://")
 	Expect(id).NotTo(BeEmpty())
-	signal("KILL", "/manager", "cgroup", id)
+	signal("KILL", "manager", "cgroup", id)
 }
 
 func removal() {

@@ -205,12 +205,13 @@ func verification() {
 	})
 }
 
-// signal sends a signal to every process of the node whose program matches, and whose file in /proc contains a text.
+// signal sends a signal to every process of the node that runs the program, and whose file in /proc contains a text.
+// The name of a file in bin/ ends with its version.
 func signal(name, program, file, text string) {
 	GinkgoHelper()
 	script := fmt.Sprintf(`
 		for p in $(grep -l -e '%s' /proc/[0-9]*/%s 2>/dev/null | cut -d/ -f3); do
-			case "$(readlink /proc/$p/exe)" in *%s) kill -%s $p && echo sent;; esac
+			case "$(readlink /proc/$p/exe)" in */%[3]s|*/%[3]s-v*) kill -%[4]s $p && echo sent;; esac
 		done`, text, file, program, name)
 	output, err := exec.Command("../../bin/local-cluster", "exec", "--", "/bin/sh", "-c", script).CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), string(output))
