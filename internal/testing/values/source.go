@@ -50,6 +50,9 @@ func (s source) value(path string, schema *props) any {
 		return s.list(path, schema, s.length(low, high))
 	case schema.AdditionalProperties != nil:
 		low, high := limits(schema.MinProperties, schema.MaxProperties, 3)
+		if s.mode == maximum && strings.HasPrefix(path, "resources.") {
+			high = 3 // Pods without requests of the same size reject other resources than the first three.
+		}
 		return s.entries(path, schema, s.length(low, high))
 	case schema.Type == "boolean":
 		return s.index(2) == 1
