@@ -52,6 +52,9 @@ type ControlPlane struct {
 // open watches would take a minute.
 const stopTimeout = 2 * time.Second
 
+// startTimeout is how long a program may take to start on a busy machine.
+const startTimeout = 2 * time.Minute
+
 // Options configure a control plane.
 type Options struct {
 	// Root is the root directory of the project, which contains the CRD.
@@ -85,7 +88,7 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 		ErrorIfCRDPathMissing:   true,
 		CRDs:                    o.CRDs,
 		BinaryAssetsDirectory:   o.Bin,
-		ControlPlaneStopTimeout: stopTimeout,
+		ControlPlaneStartTimeout: startTimeout, ControlPlaneStopTimeout: stopTimeout,
 	}}
 	server := c.environment.ControlPlane.GetAPIServer()
 	// With a fixed directory, the API server keeps its keys when it is restarted.
