@@ -1,0 +1,234 @@
+package server
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+const (
+	// headSize is the size of a buffer. A larger head gets one of maxLargeHeads buffers of maxHeadSize.
+	headSize, maxHeadSize, maxLargeHeads = 4 << 10, 32 << 10, 64
+	// maxBodySize is how much of a request's body the server reads to keep the connection.
+	maxBodySize = 256 << 10
+)
+
+// The phases of a connection.
+const (
+	fresh       int32 = iota // waits for the first request
+	idle                     // waits for another request
+	readingHead              // reads a request until its body
+	responding
+	readingBody
+	lingering // waits until the client has read an early response
+	closed
+)
+
+// limits are the longest times in the phases. A proxy must close an idle connection before the server
+// does, otherwise it sends requests into a closing connection. Load balancers keep them for up to ten minutes.
+var limits = [...]time.Duration{
+	fresh: time.Minute, idle: 620 * time.Second, readingHead: 10 * time.Second, responding: 10 * time.Second,
+	readingBody: 10 * time.Second, lingering: 2 * time.Second, closed: 0,
+}
+
+// shortLimit is the longest time in the other phases while other connections wait for a buffer.
+const shortLimit = 2 * time.Second
+
+type connection struct {
+	server *Server
+	tcp    *net.TCPConn
+	raw    syscall.RawConn
+	phase  atomic.Int32
+	since  atomic.Int64 // when the phase began, in ticks
+}
+
+// reader reads requests.
+type reader struct {
+	*bufio.Reader
+	head fasthttp.RequestHeader
+}
+
+var readers = sync.Pool{New: func() any { return &reader{Reader: bufio.NewReaderSize(nil, headSize)} }}
+
+func newConnection(s *Server, tcp *net.TCPConn) *connection {
+	raw, _ := tcp.SyscallConn() // It fails only for a connection that is nil.
+	c := &connection{server: s, tcp: tcp, raw: raw}
+	c.enter(fresh)
+	return c
+}
+
+func (c *connection) enter(phase int32) {
+	c.since.Store(c.server.now.Load())
+	c.phase.Store(phase)
+}
+
+func (c *connection) isIdle() bool { return c.phase.Load() <= idle }
+
+// closeIdle closes the connection, unless a request has arrived.
+func (c *connection) closeIdle() bool {
+	phase, arrived := c.phase.Load(), true
+	err := c.raw.Control(func(fd uintptr) { arrived = hasArrived(fd) })
+	return err == nil && !arrived && phase <= idle && c.phase.CompareAndSwap(phase, closed) && c.tcp.Close() == nil
+}
+
+// hasArrived reports whether a read from the connection returns immediately.
+func hasArrived(fd uintptr) bool {
+	var b [1]byte
+	_, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+	return err != syscall.EAGAIN && err != syscall.EINTR
+}
+
+// serve waits for requests without a buffer.
+func (c *connection) serve() {
+	defer c.server.remove(c)
+	defer c.tcp.Close() //nolint:errcheck // Only the client could use the error.
+	for c.raw.Read(hasArrived) == nil {
+		if phase := c.phase.Load(); phase == closed || !c.phase.CompareAndSwap(phase, readingHead) {
+			return
+		}
+		c.enter(readingHead)
+		c.server.readers <- struct{}{}
+		r := readers.Get().(*reader) //nolint:forcetypeassert // New has no other type.
+		r.Reset(c.tcp)
+		isOpen := c.requests(r)
+		if r.Size() == headSize {
+			r.Reset(nil)
+			readers.Put(r)
+		} else {
+			<-c.server.largeHeads
+		}
+		<-c.server.readers
+		if !isOpen {
+			return
+		}
+	}
+}
+
+// requests serves the requests that have arrived, and reports whether the connection stays open.
+func (c *connection) requests(r *reader) bool {
+	for {
+		if status := c.readHead(r); status != 0 {
+			c.reject(status)
+			return false
+		}
+		if !c.respond(r) {
+			return false
+		}
+		if r.Buffered() == 0 {
+			c.enter(idle)
+			return true
+		}
+		c.enter(readingHead)
+	}
+}
+
+// gone is the status of a client that has closed the connection, or whose deadline has passed.
+const gone = -1
+
+// readHead reads the head of a request. It returns 0, or the status code of the error.
+func (c *connection) readHead(r *reader) int {
+	err := r.head.Read(r.Reader)
+	if isTooLarge(err) && r.Size() == headSize {
+		select {
+		case c.server.largeHeads <- struct{}{}:
+			start, _ := r.Peek(r.Buffered())
+			r.Reader = bufio.NewReaderSize(io.MultiReader(bytes.NewReader(start), c.tcp), maxHeadSize)
+			err = r.head.Read(r.Reader)
+		default:
+		}
+	}
+	var network net.Error
+	switch {
+	case isTooLarge(err):
+		return http.StatusRequestHeaderFieldsTooLarge
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &network):
+		return gone
+	case err != nil:
+		return http.StatusBadRequest
+	case !bytes.HasPrefix(r.head.Protocol(), []byte("HTTP/1.")):
+		return http.StatusHTTPVersionNotSupported
+	case r.head.IsConnect():
+		return http.StatusNotImplemented
+	case r.head.ContentLength() == chunked && bytes.Contains(bytes.ToLower(r.head.RawHeaders()), []byte("content-length:")):
+		return http.StatusBadRequest // fasthttp accepts two lengths, but a proxy could read another request.
+	}
+	return 0
+}
+
+func isTooLarge(err error) bool {
+	var small *fasthttp.ErrSmallBuffer
+	return errors.As(err, &small)
+}
+
+// The lengths of bodies in fasthttp's heads.
+const chunked, none = -1, -2
+
+// respond sends the response and reads the body of the request. It reports whether the connection stays open.
+func (c *connection) respond(r *reader) bool {
+	length := r.head.ContentLength()
+	hasBody := length != 0 && length != none
+	// A client that expects an interim response may omit the body, so the start of the next request is unknown.
+	isEarly := hasBody && (length > maxBodySize || len(r.head.Peek("Expect")) > 0)
+	p := explicit
+	switch {
+	case isEarly || r.head.ConnectionClose() || c.server.draining.Load() || c.server.full.CompareAndSwap(true, false):
+		p = closing
+	case r.head.IsHTTP11():
+		p = implicit
+	}
+	bytes := c.server.messages.Load()[p].all
+	if r.head.IsHead() {
+		bytes = c.server.messages.Load()[p].head
+	}
+	c.enter(responding)
+	if _, err := c.tcp.Write(bytes); err != nil {
+		return false
+	}
+	if hasBody && !isEarly {
+		c.enter(readingBody)
+		isEarly = !r.discard(length)
+	}
+	if isEarly {
+		c.linger()
+	}
+	return p != closing && !isEarly
+}
+
+// discard reads the body of a request. It reports whether the next request follows.
+func (r *reader) discard(length int) bool {
+	if length != chunked {
+		_, err := r.Discard(length)
+		return err == nil
+	}
+	_, err := io.CopyN(io.Discard, httputil.NewChunkedReader(r), maxBodySize)
+	return err == io.EOF && r.head.ReadTrailer(r.Reader) == nil
+}
+
+func (c *connection) reject(status int) {
+	c.enter(responding)
+	response := Response{Status: status, Body: []byte(http.StatusText(status) + "\n")}
+	if status == gone {
+		return
+	}
+	if _, err := c.tcp.Write(response.render(time.Now())[closing].all); err == nil {
+		c.linger()
+	}
+}
+
+// linger waits for the client to read the response: closing a connection with unread bytes would discard it.
+func (c *connection) linger() {
+	c.enter(lingering)
+	if c.tcp.CloseWrite() == nil {
+		_, _ = io.CopyN(io.Discard, c.tcp, maxBodySize)
+	}
+}
