@@ -12,6 +12,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,6 +39,13 @@ func requests() {
 				PatchEcho(namespace, echo, spec)
 			}
 		}
+	}
+	// The default image under another name.
+	editImage := func() {
+		var deployment appsv1.Deployment
+		Expect(Client().Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: "echo-single"}, &deployment)).To(Succeed())
+		name, digest, _ := strings.Cut(deployment.Spec.Template.Spec.Containers[0].Image, "@")
+		edit(fmt.Sprintf(`{"image":"%s:copy@%s"}`, name, digest))()
 	}
 	scale := func(factor int32) func() {
 		return func() {
@@ -95,8 +103,11 @@ func requests() {
 			requests := workload.RequestsOf(namespace, echo).Since(before[echo])
 			table = append(table, fmt.Sprintf("| %s | %.0f | %s | %d | %d | %d | %d |", CurrentSpecReport().LeafNodeText, time.Since(start).Seconds(),
 				echo, requests.Sent, requests.Failed, requests.KeptSent, requests.KeptFailed))
-			// Requests on kept connections may fail: the server does not drain them.
-			Expect(requests.Failed).To(BeZero(), "failed requests to Echo %s:\n%s", echo, strings.Join(requests.Failures, "\n"))
+			kept := requests.KeptFailed
+			if echo == "own" {
+				kept = 0 // The example server of the user's own cuts kept connections when it stops.
+			}
+			Expect(requests.Failed+kept).To(BeZero(), "failed requests to Echo %s:\n%s", echo, strings.Join(requests.Failures, "\n"))
 			Expect(slices.Collect(maps.Keys(requests.Answers))).To(SatisfyAll(ContainElement(next), HaveEach(BeElementOf(answer, next))),
 				"answers of Echo %s", echo)
 		}
@@ -104,7 +115,7 @@ func requests() {
 	},
 		Entry("an edit of message", edit(`{"message":"second"}`), "second"),
 		Entry("an edit of targetPort", edit(`{"targetPort":8080}`), "second"),
-		Entry("an edit of image", edit(`{"image":"docker.io/hashicorp/http-echo:1.0.0"}`), "second"),
+		Entry("an edit of image", editImage, "second"),
 		Entry("a doubling of replicas", scale(2), "second"),
 		Entry("a halving of replicas", scale(1), "second"),
 		Entry("a rollout with slow init containers", startSlowly, "second"),
