@@ -121,4 +121,35 @@ func requests() {
 		Entry("a rollout with slow init containers", startSlowly, "second"),
 		Entry("deletions of one pod after the other", deleteOneByOne, "second"),
 	)
+
+	It("sends only the response of a generation from the moment when Ready is True for it", func() {
+		for range 3 {
+			for _, message := range []string{"first", "second"} {
+				edit(`{"message":"` + message + `"}`)()
+				for _, echo := range echoes {
+					expectOnly(namespace, echo, echo, message)
+				}
+			}
+		}
+	})
+
+	It("sends the response from the moment when a new Echo is Ready for the first time", func() {
+		for i := range 5 {
+			echo := fmt.Sprintf("new-%d", i)
+			workload.StartProber(namespace, echo, fmt.Sprintf("http://echo-%s.%s.svc/=new", echo, namespace))
+			CreateEcho(namespace, echo, echov1.EchoSpec{Message: "new", Replicas: int32(1 + i%3)})
+			expectOnly(namespace, echo, echo, "new")
+		}
+	})
+}
+
+// expectOnly waits until the Echo is ready. Afterwards, every request of the prober has to receive the response.
+func expectOnly(namespace, echo, prober, response string) {
+	GinkgoHelper()
+	WaitReady(namespace, echo)
+	before := workload.RequestsOf(namespace, prober)
+	time.Sleep(2 * time.Second)
+	requests := workload.RequestsOf(namespace, prober).Since(before)
+	Expect(requests.Unanswered+requests.Failed).To(BeZero(), "failed requests to Echo %s:\n%s", echo, strings.Join(requests.Failures, "\n"))
+	Expect(requests.Answers).To(And(HaveLen(1), HaveKey(response)), "responses of Echo %s after it was ready", echo)
 }

@@ -33,6 +33,8 @@ const (
 // counts is what the prober serves.
 type counts struct {
 	sync.Mutex
+	// Unanswered counts the requests before the first response of each URL.
+	Unanswered int
 	// Sent and Failed count the requests over new connections.
 	Sent, Failed int
 	// KeptSent and KeptFailed count the requests over connections that are kept alive.
@@ -71,7 +73,9 @@ func (c *counts) probe(url string, texts []string) {
 		if err == nil {
 			break
 		}
-		log.Print(err)
+		c.Lock()
+		c.Unanswered++
+		c.Unlock()
 		time.Sleep(interval)
 	}
 	for _, method := range []string{http.MethodGet, http.MethodPost} {

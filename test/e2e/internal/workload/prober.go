@@ -18,6 +18,8 @@ import (
 
 // Requests are the counts of a prober.
 type Requests struct {
+	// Unanswered counts the requests before the first response of each URL.
+	Unanswered int
 	// Sent and Failed count the requests over new connections.
 	Sent, Failed int
 	// KeptSent and KeptFailed count the requests over connections that the prober keeps alive.
@@ -78,6 +80,7 @@ func requestsOf(namespace, name string) (requests Requests, err error) {
 
 // Since returns the difference to earlier counts. Failures contains all that the prober kept.
 func (r Requests) Since(before Requests) Requests {
+	r.Unanswered -= before.Unanswered
 	r.Sent -= before.Sent
 	r.Failed -= before.Failed
 	r.KeptSent -= before.KeptSent
