@@ -99,7 +99,7 @@ func mutateDefaultServer(container *corev1.Container, echo *echov1.Echo) {
 	}
 	container.StartupProbe = nil
 	// A server at its CPU limit responds late, and is not to be restarted or taken out of the Service for that.
-	mutateProbe(ensure(&container.ReadinessProbe), "/", intstr.FromInt32(health), 2, 5)
+	mutateProbe(ensure(&container.ReadinessProbe), "/", intstr.FromInt32(health), 1, 5)
 	mutateProbe(ensure(&container.LivenessProbe), "/", intstr.FromInt32(health), 10, 10)
 }
 
