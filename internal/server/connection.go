@@ -210,7 +210,7 @@ func (r *reader) discard(length int) bool {
 		_, err := r.Discard(length)
 		return err == nil
 	}
-	_, err := io.CopyN(io.Discard, httputil.NewChunkedReader(r), maxBodySize)
+	_, err := io.CopyN(io.Discard, httputil.NewChunkedReader(r.Reader), maxBodySize) // Another type would get a buffer, and lose the next request in it.
 	return err == io.EOF && r.head.ReadTrailer(r.Reader) == nil
 }
 
