@@ -159,10 +159,28 @@ func (c *connection) readHead(r *reader) int {
 		return http.StatusHTTPVersionNotSupported
 	case r.head.IsConnect():
 		return http.StatusNotImplemented
-	case r.head.ContentLength() == chunked && bytes.Contains(bytes.ToLower(r.head.RawHeaders()), []byte("content-length:")):
-		return http.StatusBadRequest // fasthttp accepts two lengths, but a proxy could read another request.
+	case !r.isStrict():
+		return http.StatusBadRequest
 	}
 	return 0
+}
+
+var colon, contentLength, transferEncoding = []byte(":"), []byte("Content-Length"), []byte("Transfer-Encoding")
+
+// isStrict reports whether every proxy reads the head in the same way. fasthttp also accepts folded lines, names with
+// spaces, a body with two lengths, and Transfer-Encoding: identity.
+func (r *reader) isStrict() bool {
+	isChunked := r.head.ContentLength() == chunked
+	for line := range bytes.Lines(r.head.RawHeaders()) {
+		name, _, _ := bytes.Cut(line, colon)
+		switch {
+		case bytes.IndexByte(name, ' ') >= 0 || bytes.IndexByte(name, '\t') >= 0,
+			isChunked && bytes.EqualFold(name, contentLength),
+			!isChunked && bytes.EqualFold(name, transferEncoding):
+			return false
+		}
+	}
+	return true
 }
 
 func isTooLarge(err error) bool {
