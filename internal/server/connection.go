@@ -27,6 +27,7 @@ const (
 const (
 	fresh       int32 = iota // waits for the first request
 	idle                     // waits for another request
+	waiting                  // waits for a buffer: a request has arrived
 	readingHead              // reads a request until its body
 	responding
 	readingBody
@@ -37,11 +38,11 @@ const (
 // limits are the longest times in the phases. A proxy must close an idle connection before the server
 // does, otherwise it sends requests into a closing connection. Load balancers keep them for up to ten minutes.
 var limits = [...]time.Duration{
-	fresh: time.Minute, idle: 620 * time.Second, readingHead: 10 * time.Second, responding: 10 * time.Second,
-	readingBody: 10 * time.Second, lingering: 2 * time.Second, closed: 0,
+	fresh: time.Minute, idle: 620 * time.Second, waiting: 10 * time.Second, readingHead: 10 * time.Second,
+	responding: 10 * time.Second, readingBody: 10 * time.Second, lingering: 2 * time.Second, closed: 0,
 }
 
-// shortLimit is the longest time in the other phases while other connections wait for a buffer.
+// shortLimit is the longest time in the phases with a buffer while other connections wait for one.
 const shortLimit = 2 * time.Second
 
 type connection struct {
@@ -93,11 +94,12 @@ func (c *connection) serve() {
 	defer c.server.remove(c)
 	defer c.tcp.Close() //nolint:errcheck // Only the client could use the error.
 	for c.raw.Read(hasArrived) == nil {
-		if phase := c.phase.Load(); phase == closed || !c.phase.CompareAndSwap(phase, readingHead) {
+		if phase := c.phase.Load(); phase == closed || !c.phase.CompareAndSwap(phase, waiting) {
 			return
 		}
-		c.enter(readingHead)
+		c.enter(waiting)
 		c.server.readers <- struct{}{}
+		c.enter(readingHead)
 		r := readers.Get().(*reader) //nolint:forcetypeassert // New has no other type.
 		r.Reset(c.tcp)
 		isOpen := c.requests(r)
