@@ -76,12 +76,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if _, err := maxprocs.Set(); err != nil {
 		return fmt.Errorf("set GOMAXPROCS: %w", err)
 	}
-	listener, err := listen(s.listen)
+	listener, err := listen(ctx, s.listen)
 	if err != nil {
 		return fmt.Errorf("-listen: %w", err)
 	}
 	if s.health != "" {
-		health, err := listen(s.health)
+		health, err := listen(ctx, s.health)
 		if err != nil {
 			return fmt.Errorf("-health-listen: %w", err)
 		}
@@ -93,6 +93,6 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 }
 
 // listen disables keep-alive packets: the server closes idle connections itself.
-func listen(address string) (net.Listener, error) {
-	return (&net.ListenConfig{KeepAlive: -1}).Listen(context.Background(), "tcp", address)
+func listen(ctx context.Context, address string) (net.Listener, error) {
+	return (&net.ListenConfig{KeepAlive: -1}).Listen(ctx, "tcp", address)
 }

@@ -92,7 +92,7 @@ func hasArrived(fd uintptr) bool {
 // serve waits for requests without a buffer.
 func (c *connection) serve() {
 	defer c.server.remove(c)
-	defer c.tcp.Close() //nolint:errcheck // Only the client could use the error.
+	defer c.tcp.Close()
 	for c.raw.Read(hasArrived) == nil {
 		if phase := c.phase.Load(); phase == closed || !c.phase.CompareAndSwap(phase, waiting) {
 			return
@@ -167,16 +167,17 @@ func (c *connection) readHead(r *reader) int {
 	return 0
 }
 
-var colon, contentLength, transferEncoding = []byte(":"), []byte("Content-Length"), []byte("Transfer-Encoding")
+var colon, crlf, contentLength, transferEncoding = []byte(":"), []byte("\r\n"), []byte("Content-Length"), []byte("Transfer-Encoding")
 
-// isStrict reports whether every proxy reads the head in the same way. fasthttp also accepts folded lines, names with
-// spaces, a body with two lengths, and Transfer-Encoding: identity.
+// isStrict reports whether every proxy reads the head in the same way. fasthttp also accepts folded lines, lines that end
+// with LF, names with spaces, a body with two lengths, and Transfer-Encoding: identity.
 func (r *reader) isStrict() bool {
 	isChunked := r.head.ContentLength() == chunked
 	for line := range bytes.Lines(r.head.RawHeaders()) {
 		name, _, _ := bytes.Cut(line, colon)
 		switch {
-		case bytes.IndexByte(name, ' ') >= 0 || bytes.IndexByte(name, '\t') >= 0,
+		case !bytes.HasSuffix(line, crlf),
+			bytes.IndexByte(name, ' ') >= 0 || bytes.IndexByte(name, '\t') >= 0,
 			isChunked && bytes.EqualFold(name, contentLength),
 			!isChunked && bytes.EqualFold(name, transferEncoding):
 			return false
@@ -231,7 +232,7 @@ func (r *reader) discard(length int) bool {
 		return err == nil
 	}
 	_, err := io.CopyN(io.Discard, httputil.NewChunkedReader(r.Reader), maxBodySize) // Another type would get a buffer, and lose the next request in it.
-	return err == io.EOF && r.head.ReadTrailer(r.Reader) == nil
+	return errors.Is(err, io.EOF) && r.head.ReadTrailer(r.Reader) == nil
 }
 
 func (c *connection) reject(status int) {
