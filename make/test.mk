@@ -37,8 +37,8 @@ test-oldest: build bin/oldest ## Run the controller's specs on the oldest suppor
 
 FUZZTIME ?= 30s
 .PHONY: fuzz
-fuzz: ## Fuzz children and status, each target for FUZZTIME.
-	@for package in $$(go list ./internal/children ./internal/status); do \
+fuzz: ## Fuzz children, status and the HTTP server, each target for FUZZTIME.
+	@for package in $$(go list ./internal/children ./internal/server ./internal/status); do \
 		for target in $$(go test -list '^Fuzz' $$package | grep ^Fuzz); do \
 			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$package; \
 		done; \
