@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 )
 
 // FuzzRequest compares where requests end with net/http. If a server behind a proxy that parses like net/http found
@@ -61,18 +62,18 @@ func (s *Server) exchange(t *testing.T, listener net.Listener, sent []byte) (acc
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := peer.Write(sent); err != nil {
-		t.Fatal(err)
-	}
-	_ = peer.(*net.TCPConn).CloseWrite()
-	c, r := newConnection(s, tcp.(*net.TCPConn)), &reader{Reader: bufio.NewReaderSize(tcp, headSize)}
+	defer tcp.Close()
+	// The server reads from memory. Without linger, many connections leave no ports in the state TIME_WAIT.
+	_ = peer.(*net.TCPConn).SetLinger(0)
+	_ = tcp.SetReadDeadline(time.Now())
+	c, r := newConnection(s, tcp.(*net.TCPConn)), &reader{Reader: bufio.NewReaderSize(bytes.NewReader(sent), headSize)}
 	for c.requests(r) {
 		if _, err := r.Peek(1); err != nil {
 			break
 		}
 	}
 	isOpen = c.phase.Load() != lingering
-	_ = tcp.Close()
+	_ = c.tcp.CloseWrite()
 	for responses := bufio.NewReader(peer); ; {
 		response, err := http.ReadResponse(responses, nil)
 		if err != nil {
