@@ -25,9 +25,9 @@ race: $(if $(CONTROLLER),$(CONTROL_PLANE_TOOLS:%=tool-%) build) ## Run the unit 
 	$(if $(CONTROLLER),CGO_ENABLED=1 $(GINKGO) -race -procs=3 -timeout 15m ./internal/controller)
 
 .PHONY: test-support
-test-support: ## Test the tools of the repository and what the tests of a cluster share.
+test-support: tool-http-echo ## Test the tools of the repository and what the tests of a cluster share.
 	$(NO_CLUSTER) go -C hack test ./...
-	$(NO_CLUSTER) go -C test test -count=1 ./chaos/... ./docs ./internal/... ./performance
+	$(NO_CLUSTER) go -C test test -count=1 ./chaos/... ./docs ./internal/... ./performance ./server
 
 # GINKGO again, because the control plane of the oldest Kubernetes is in another directory.
 .PHONY: test-oldest
