@@ -60,8 +60,20 @@ BENCH = $(NO_CLUSTER) go -C test run ./performance -root $(CURDIR)
 .PHONY: bench bench-check
 bench: ## Compare the operator with a baseline client that writes the same objects; an hour, or two minutes with N=200 RUNS=3.
 	$(BENCH) $(if $(N),-n $(N)) $(if $(RUNS),-turns $(RUNS))
-bench-check: ## Compare requests, allocations and memory with the recorded baseline; RECORD=1 records them again.
+bench-check: ## Compare requests, allocations and memory with the recorded baseline, and the HTTP server with http-echo; RECORD=1 records the baseline again.
 	$(BENCH) -check $(CURDIR)/test/performance/recorded_baseline.json $(if $(RECORD),-record)
+	$(if $(RECORD),,$(BENCH_SERVER) -check)
+
+# Needs root, and of the Debian packages only wrk.
+BENCH_SERVER = go -C test run ./performance/server -bin $(BIN)
+.PHONY: bench-server server
+bench-server bench-check: DEBIAN_PACKAGES =
+bench-server bench-check: EXTRA_PACKAGES = wrk
+bench-server bench-check: debian-packages tool-http-echo server
+bench-server: bin/nginx ## Compare the HTTP server with http-echo and nginx under load, within the limits of a container; 8 minutes.
+	$(BENCH_SERVER)
+server: # Build the HTTP server.
+	go build -ldflags '-s -w' -o bin/server ./cmd/http-echo
 
 ##@ Checks of manifests and package
 
