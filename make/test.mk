@@ -64,16 +64,17 @@ bench-check: ## Compare requests, allocations and memory with the recorded basel
 	$(BENCH) -check $(CURDIR)/test/performance/recorded_baseline.json $(if $(RECORD),-record)
 	$(if $(RECORD),,$(BENCH_SERVER) -check)
 
-# Needs root, and of the Debian packages only wrk.
+# It needs root, and of the Debian packages only wrk.
 BENCH_SERVER = go -C test run ./performance/server -bin $(BIN)
-.PHONY: bench-server server
-bench-server bench-check: DEBIAN_PACKAGES =
-bench-server bench-check: EXTRA_PACKAGES = wrk
-bench-server bench-check: debian-packages tool-http-echo server
+.PHONY: bench-server server wrk
+bench-server: DEBIAN_PACKAGES = wrk
+bench-server bench-check: wrk tool-http-echo server
 bench-server: bin/nginx ## Compare the HTTP server with http-echo and nginx under load, within the limits of a container; 8 minutes.
 	$(BENCH_SERVER)
 server: # Build the HTTP server.
 	go build -ldflags '-s -w' -o bin/server ./cmd/http-echo
+wrk: # Install wrk. Another target of the same make may install other packages.
+	@dpkg -s wrk >/dev/null 2>&1 || { apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends wrk >/dev/null; }
 
 ##@ Checks of manifests and package
 
