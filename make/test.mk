@@ -25,9 +25,9 @@ race: $(if $(CONTROLLER),$(CONTROL_PLANE_TOOLS:%=tool-%) build) ## Run the unit 
 	$(if $(CONTROLLER),CGO_ENABLED=1 $(GINKGO) -race -procs=3 -timeout 15m ./internal/controller)
 
 .PHONY: test-support
-test-support: ## Test the tools of the repository and what the tests of a cluster share.
+test-support: tool-http-echo ## Test the tools of the repository and what the tests of a cluster share.
 	$(NO_CLUSTER) go -C hack test ./...
-	$(NO_CLUSTER) go -C test test -count=1 ./chaos/... ./docs ./internal/... ./performance
+	$(NO_CLUSTER) go -C test test -count=1 ./chaos/... ./docs ./internal/... ./performance ./server
 
 # GINKGO again, because the control plane of the oldest Kubernetes is in another directory.
 .PHONY: test-oldest
@@ -37,8 +37,8 @@ test-oldest: build bin/oldest ## Run the controller's specs on the oldest suppor
 
 FUZZTIME ?= 30s
 .PHONY: fuzz
-fuzz: ## Fuzz children and status, each target for FUZZTIME.
-	@for package in $$(go list ./internal/children ./internal/status); do \
+fuzz: ## Fuzz children, status and the HTTP server, each target for FUZZTIME.
+	@for package in $$(go list ./internal/children ./internal/server ./internal/status); do \
 		for target in $$(go test -list '^Fuzz' $$package | grep ^Fuzz); do \
 			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$package; \
 		done; \
@@ -60,8 +60,21 @@ BENCH = $(NO_CLUSTER) go -C test run ./performance -root $(CURDIR)
 .PHONY: bench bench-check
 bench: ## Compare the operator with a baseline client that writes the same objects; an hour, or two minutes with N=200 RUNS=3.
 	$(BENCH) $(if $(N),-n $(N)) $(if $(RUNS),-turns $(RUNS))
-bench-check: ## Compare requests, allocations and memory with the recorded baseline; RECORD=1 records them again.
+bench-check: ## Compare requests, allocations and memory with the recorded baseline, and the HTTP server with http-echo; RECORD=1 records the baseline again.
 	$(BENCH) -check $(CURDIR)/test/performance/recorded_baseline.json $(if $(RECORD),-record)
+	$(if $(RECORD),,$(BENCH_SERVER) -check)
+
+# It needs root, and of the Debian packages only wrk.
+BENCH_SERVER = go -C test run ./performance/server -bin $(BIN)
+.PHONY: bench-server server wrk
+bench-server: DEBIAN_PACKAGES = wrk
+bench-server bench-check: wrk tool-http-echo server
+bench-server: bin/nginx ## Compare the HTTP server with http-echo and nginx under load, within the limits of a container; 8 minutes.
+	$(BENCH_SERVER)
+server: # Build the HTTP server.
+	go build -ldflags '-s -w' -o bin/server ./cmd/http-echo
+wrk: # Install wrk. Another target of the same make may install other packages.
+	@dpkg -s wrk >/dev/null 2>&1 || { apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends wrk >/dev/null; }
 
 ##@ Checks of manifests and package
 

@@ -2,6 +2,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -39,7 +40,7 @@ type settings struct {
 func parse(args []string) (s settings, err error) {
 	var text string
 	flags := flag.NewFlagSet("http-echo", flag.ContinueOnError)
-	flags.StringVar(&text, "text", os.Getenv("ECHO_TEXT"), "`text` of the response; a newline follows it. The environment variable ECHO_TEXT sets the default")
+	flags.StringVar(&text, "text", "", "`text` of the response; a newline follows it. If it is empty, the environment variable ECHO_TEXT sets it")
 	flags.StringVar(&s.listen, "listen", ":5678", "`address` and port of the server")
 	flags.IntVar(&s.response.Status, "status-code", http.StatusOK, "status `code` of the response, 200 to 599")
 	flags.Func("header", "`field` of the response's header, such as 'Location: https://example.com/'; repeat it for more", s.response.AddHeader)
@@ -48,6 +49,7 @@ func parse(args []string) (s settings, err error) {
 	if err := flags.Parse(args); err != nil || s.version {
 		return s, err
 	}
+	text = cmp.Or(text, os.Getenv("ECHO_TEXT"))
 	s.response.Body = []byte(text + "\n")
 	switch {
 	case flags.NArg() > 0:
@@ -74,14 +76,14 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if _, err := maxprocs.Set(); err != nil {
 		return fmt.Errorf("set GOMAXPROCS: %w", err)
 	}
-	listener, err := listen(s.listen)
+	listener, err := listen(ctx, s.listen)
 	if err != nil {
-		return err
+		return fmt.Errorf("-listen: %w", err)
 	}
 	if s.health != "" {
-		health, err := listen(s.health)
+		health, err := listen(ctx, s.health)
 		if err != nil {
-			return err
+			return fmt.Errorf("-health-listen: %w", err)
 		}
 		go server.New(server.Response{Status: http.StatusOK, Body: []byte("ok\n")}, 64).Serve(context.WithoutCancel(ctx), health)
 	}
@@ -91,6 +93,6 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 }
 
 // listen disables keep-alive packets: the server closes idle connections itself.
-func listen(address string) (net.Listener, error) {
-	return (&net.ListenConfig{KeepAlive: -1}).Listen(context.Background(), "tcp", address)
+func listen(ctx context.Context, address string) (net.Listener, error) {
+	return (&net.ListenConfig{KeepAlive: -1}).Listen(ctx, "tcp", address)
 }

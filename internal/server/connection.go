@@ -27,6 +27,7 @@ const (
 const (
 	fresh       int32 = iota // waits for the first request
 	idle                     // waits for another request
+	waiting                  // waits for a buffer: a request has arrived
 	readingHead              // reads a request until its body
 	responding
 	readingBody
@@ -37,11 +38,11 @@ const (
 // limits are the longest times in the phases. A proxy must close an idle connection before the server
 // does, otherwise it sends requests into a closing connection. Load balancers keep them for up to ten minutes.
 var limits = [...]time.Duration{
-	fresh: time.Minute, idle: 620 * time.Second, readingHead: 10 * time.Second, responding: 10 * time.Second,
-	readingBody: 10 * time.Second, lingering: 2 * time.Second, closed: 0,
+	fresh: time.Minute, idle: 620 * time.Second, waiting: 10 * time.Second, readingHead: 10 * time.Second,
+	responding: 10 * time.Second, readingBody: 10 * time.Second, lingering: 2 * time.Second, closed: 0,
 }
 
-// shortLimit is the longest time in the other phases while other connections wait for a buffer.
+// shortLimit is the longest time in the phases with a buffer while other connections wait for one.
 const shortLimit = 2 * time.Second
 
 type connection struct {
@@ -91,13 +92,14 @@ func hasArrived(fd uintptr) bool {
 // serve waits for requests without a buffer.
 func (c *connection) serve() {
 	defer c.server.remove(c)
-	defer c.tcp.Close() //nolint:errcheck // Only the client could use the error.
+	defer c.tcp.Close()
 	for c.raw.Read(hasArrived) == nil {
-		if phase := c.phase.Load(); phase == closed || !c.phase.CompareAndSwap(phase, readingHead) {
+		if phase := c.phase.Load(); phase == closed || !c.phase.CompareAndSwap(phase, waiting) {
 			return
 		}
-		c.enter(readingHead)
+		c.enter(waiting)
 		c.server.readers <- struct{}{}
+		c.enter(readingHead)
 		r := readers.Get().(*reader) //nolint:forcetypeassert // New has no other type.
 		r.Reset(c.tcp)
 		isOpen := c.requests(r)
@@ -159,10 +161,29 @@ func (c *connection) readHead(r *reader) int {
 		return http.StatusHTTPVersionNotSupported
 	case r.head.IsConnect():
 		return http.StatusNotImplemented
-	case r.head.ContentLength() == chunked && bytes.Contains(bytes.ToLower(r.head.RawHeaders()), []byte("content-length:")):
-		return http.StatusBadRequest // fasthttp accepts two lengths, but a proxy could read another request.
+	case !r.isStrict():
+		return http.StatusBadRequest
 	}
 	return 0
+}
+
+var colon, crlf, contentLength, transferEncoding = []byte(":"), []byte("\r\n"), []byte("Content-Length"), []byte("Transfer-Encoding")
+
+// isStrict reports whether every proxy reads the head in the same way. fasthttp also accepts folded lines, lines that end
+// with LF, names with spaces, a body with two lengths, and Transfer-Encoding: identity.
+func (r *reader) isStrict() bool {
+	isChunked := r.head.ContentLength() == chunked
+	for line := range bytes.Lines(r.head.RawHeaders()) {
+		name, _, _ := bytes.Cut(line, colon)
+		switch {
+		case !bytes.HasSuffix(line, crlf),
+			bytes.IndexByte(name, ' ') >= 0 || bytes.IndexByte(name, '\t') >= 0,
+			isChunked && bytes.EqualFold(name, contentLength),
+			!isChunked && bytes.EqualFold(name, transferEncoding):
+			return false
+		}
+	}
+	return true
 }
 
 func isTooLarge(err error) bool {
@@ -210,8 +231,8 @@ func (r *reader) discard(length int) bool {
 		_, err := r.Discard(length)
 		return err == nil
 	}
-	_, err := io.CopyN(io.Discard, httputil.NewChunkedReader(r), maxBodySize)
-	return err == io.EOF && r.head.ReadTrailer(r.Reader) == nil
+	_, err := io.CopyN(io.Discard, httputil.NewChunkedReader(r.Reader), maxBodySize) // Another type would get a buffer, and lose the next request in it.
+	return errors.Is(err, io.EOF) && r.head.ReadTrailer(r.Reader) == nil
 }
 
 func (c *connection) reject(status int) {

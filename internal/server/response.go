@@ -62,10 +62,10 @@ type message struct{ head, all []byte }
 func (r *Response) render(now time.Time) *[closing + 1]message {
 	lines := append([]string{fmt.Sprintf("HTTP/1.1 %d %s", r.Status, http.StatusText(r.Status))}, r.headers...)
 	body := r.Body
-	switch {
-	case r.Status == http.StatusNoContent || r.Status == http.StatusNotModified: // They have no length either.
+	switch r.Status {
+	case http.StatusNoContent, http.StatusNotModified: // They have no length either.
 		body = nil
-	case r.Status == http.StatusResetContent:
+	case http.StatusResetContent:
 		body = nil
 		lines = append(lines, "Content-Length: 0")
 	default:

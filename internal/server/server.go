@@ -155,7 +155,7 @@ func (s *Server) closeExpired(now int64) {
 	for c := range s.connections {
 		phase := c.phase.Load()
 		limit := limits[phase]
-		if shorten && phase > idle {
+		if shorten && phase > waiting {
 			limit = shortLimit
 		}
 		if time.Duration(now-c.since.Load())*tick > limit {

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The limits of a default Echo's container: 100m and 64Mi.
+const cpuPeriod, cpuQuota, memoryLimit = 100_000, 10_000, 64 << 20
+
+const nginxConf = `daemon off; pid %[1]s/pid; error_log /dev/null; worker_processes 1; events { worker_connections 10000; }
+http { access_log off; client_body_temp_path %[1]s/a; proxy_temp_path %[1]s/b; fastcgi_temp_path %[1]s/c; uwsgi_temp_path %[1]s/d;
+scgi_temp_path %[1]s/e; server { listen %[2]s backlog=4096; location / { return 200 "maintenance\n"; } } }`
+
+// ours is the program that make builds of cmd/http-echo.
+const ours = "server"
+
+// server is a process with the limits of a container.
+type server struct {
+	name, address, health string
+	process               *exec.Cmd
+	groups                []string // directories of its cgroups
+	ended                 chan struct{}
+}
+
+// start starts nginx, http-echo or ours, and waits until it listens.
+func (b *bench) start(name string) (*server, error) {
+	s := &server{name: name, ended: make(chan struct{})}
+	for _, address := range []*string{&s.address, &s.health} {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		*address = listener.Addr().String()
+		_ = listener.Close() // The server fails if its port is in use.
+	}
+	if err := s.limit(); err != nil {
+		return nil, fmt.Errorf("limit the resources of %s, which needs root: %w", name, err)
+	}
+	directory, err := os.MkdirTemp("", "bench-server-")
+	configuration := filepath.Join(directory, "nginx.conf")
+	if err := errors.Join(err, os.WriteFile(configuration, fmt.Appendf(nil, nginxConf, directory, s.address), 0o600)); err != nil {
+		return nil, err
+	}
+	command := map[string][]string{
+		"nginx":     {"-c", configuration},
+		"http-echo": {"-text=maintenance", "-listen", s.address},
+		ours:        {"-text=maintenance", "-listen", s.address, "-health-listen", s.health},
+	}[name]
+	// The shell enters the cgroups, and becomes the server.
+	const enter = `while [ "$1" != -- ]; do echo $$ >"$1/cgroup.procs"; shift; done; shift; exec "$@"`
+	s.process = exec.Command("sh", slices.Concat([]string{"-ec", enter, "sh"}, s.groups, []string{"--", filepath.Join(b.bin, name)}, command)...)
+	if err := s.process.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		_ = s.process.Wait() // That it ended says enough.
+		_ = os.RemoveAll(directory)
+		close(s.ended)
+	}()
+	for end := time.Now().Add(time.Minute); time.Now().Before(end) && s.isAlive(); time.Sleep(time.Millisecond) {
+		if conn, err := net.Dial("tcp", s.address); err == nil {
+			return s, conn.Close()
+		}
+	}
+	s.stop()
+	return nil, fmt.Errorf("%s does not listen on %s", name, s.address)
+}
+
+func (s *server) isAlive() bool {
+	select {
+	case <-s.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+func (s *server) stop() {
+	_ = s.process.Process.Kill() // It may have ended.
+	<-s.ended
+	for _, group := range s.groups { // The other process of nginx ends later.
+		for end := time.Now().Add(5 * time.Second); os.Remove(group) != nil && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		}
+	}
+}
+
+// limit creates the cgroups, of version 1 or 2. Their share keeps other work on this machine from slowing the server.
+func (s *server) limit() error {
+	const root = "/sys/fs/cgroup"
+	files := [][2]string{
+		{"cpu/%s/cpu.cfs_period_us", strconv.Itoa(cpuPeriod)}, {"cpu/%s/cpu.cfs_quota_us", strconv.Itoa(cpuQuota)},
+		{"cpu/%s/cpu.shares", "20480"}, {"memory/%s/memory.limit_in_bytes", strconv.Itoa(memoryLimit)},
+	}
+	if _, err := os.Stat(root + "/cgroup.controllers"); err == nil {
+		if err := os.WriteFile(root+"/cgroup.subtree_control", []byte("+cpu +memory"), 0); err != nil {
+			return err
+		}
+		files = [][2]string{
+			{"%s/cpu.max", fmt.Sprint(cpuQuota, " ", cpuPeriod)}, {"%s/cpu.weight", "2000"},
+			{"%s/memory.max", strconv.Itoa(memoryLimit)}, {"%s/memory.swap.max", "0"},
+		}
+	}
+	for _, file := range files {
+		path := filepath.Join(root, fmt.Sprintf(file[0], fmt.Sprintf("bench-server-%d-%s", os.Getpid(), s.name)))
+		if group := filepath.Dir(path); !slices.Contains(s.groups, group) {
+			s.groups = append(s.groups, group)
+			if err := os.Mkdir(group, 0o755); err != nil { //nolint:gosec // The mode has no effect on cgroups.
+				return err
+			}
+		}
+		if err := os.WriteFile(path, []byte(file[1]), 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// peak is the peak memory of the cgroup, with the kernel's part, in MiB.
+func (s *server) peak() float64 {
+	text, err := os.ReadFile(filepath.Join(s.groups[len(s.groups)-1], "memory.max_usage_in_bytes"))
+	if err != nil {
+		text, _ = os.ReadFile(filepath.Join(s.groups[0], "memory.peak"))
+	}
+	bytes, _ := strconv.ParseFloat(strings.TrimSpace(string(text)), 64)
+	return bytes / (1 << 20)
+}
+
+var requestsPerSecond = regexp.MustCompile(`Requests/sec: +([0-9.]+)`)
+
+// load returns the requests per second that clients get over connections which they keep; none from a killed server.
+func (b *bench) load(s *server, connections int, d time.Duration) (float64, error) {
+	args := strings.Fields(fmt.Sprintf("-t2 -c%d -d%.0fs --timeout 5s http://%s/", connections, d.Seconds(), s.address))
+	output, err := exec.CommandContext(b.ctx, "wrk", args...).CombinedOutput()
+	match := requestsPerSecond.FindSubmatch(output)
+	switch {
+	case !s.isAlive():
+		return 0, nil
+	case err != nil || match == nil:
+		return 0, fmt.Errorf("wrk: %w: %s", err, output)
+	}
+	return strconv.ParseFloat(string(match[1]), 64)
+}
