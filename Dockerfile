@@ -9,32 +9,12 @@ ARG TARGETOS
 ARG TARGETARCH
 ENV GOOS=$TARGETOS GOARCH=$TARGETARCH
 
-FROM build AS build-http-echo
-COPY tools/http-echo.mod go.mod
-COPY tools/http-echo.sum go.sum
-RUN ["/usr/local/go/bin/go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", "/src/http-echo", "tool"]
-
-# It copies the licenses of the modules, too.
-RUN ["/usr/local/go/bin/go", "mod", "vendor"]
-
 # The labels are those of OCI images, and those that the checks of a certification ask for.
 FROM scratch AS labeled
 LABEL org.opencontainers.image.vendor=kkloud vendor=kkloud \
       maintainer="Echo operator maintainers" \
       release=1
 USER 65532:65532
-
-# The default server of an Echo. Its digest stays the same from release to release.
-FROM labeled AS http-echo
-LABEL org.opencontainers.image.title="http-echo" name="http-echo" summary="http-echo" \
-      org.opencontainers.image.description="HashiCorp's http-echo, built from its Go module" \
-      description="HashiCorp's http-echo, built from its Go module" \
-      org.opencontainers.image.version=1.0.0 version=1.0.0 \
-      org.opencontainers.image.source=https://github.com/hashicorp/http-echo \
-      org.opencontainers.image.licenses=MPL-2.0
-COPY --from=build-http-echo /src/vendor/github.com/hashicorp/http-echo/LICENSE /licenses/LICENSE
-COPY --from=build-http-echo /src/http-echo /http-echo
-ENTRYPOINT ["/http-echo"]
 
 FROM labeled AS own
 ARG VERSION
@@ -63,6 +43,22 @@ LABEL org.opencontainers.image.title="Echo Operator scorecard" name="echo-operat
 COPY --from=build-scorecard /src/scorecard /src/scorecard-test /
 ENV PATH=/
 ENTRYPOINT ["/scorecard"]
+
+FROM source AS build-http-echo
+RUN ["/usr/local/go/bin/go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", "/src/http-echo", "./cmd/http-echo"]
+
+# The default server of an Echo (--target http-echo). Without the version of the operator, its digest changes only with
+# the server.
+FROM labeled AS http-echo
+LABEL org.opencontainers.image.title="http-echo" name="http-echo" summary="http-echo" \
+      org.opencontainers.image.description="Responds to every HTTP request with the same message" \
+      description="Responds to every HTTP request with the same message" \
+      org.opencontainers.image.version=1.0.0 version=1.0.0 \
+      org.opencontainers.image.source=https://github.com/kkloud-io/echo-operator \
+      org.opencontainers.image.licenses=Apache-2.0
+COPY LICENSE /licenses/LICENSE
+COPY --from=build-http-echo /src/http-echo /http-echo
+ENTRYPOINT ["/http-echo"]
 
 FROM source AS build-verifier
 RUN ["/usr/local/go/bin/go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", "/src/verifier", "./cmd/verifier"]

@@ -62,10 +62,12 @@ version: # Print the version, for scripts.
 # The Go modules beside the root.
 MODULES := hack test
 
+INSTALLER := config/olm-v1/installer.yaml
 .PHONY: manifests
-manifests: bin/controller-gen ## Generate the CRD and the RBAC roles of the operator.
+manifests: bin/controller-gen ## Generate the CRD, the RBAC roles of the operator, and what OLM v1 has to grant.
 	controller-gen crd rbac:roleName=manager-role paths="{./api/...,./internal/...}" \
 		output:crd:artifacts:config=config/crd/bases output:rbac:artifacts:config=config/rbac
+	@sed -i '/^# Generated/q' $(INSTALLER); sed -s '1,/^rules:/d' config/rbac/*role.yaml >>$(INSTALLER)
 
 .PHONY: generate
 generate: bin/controller-gen ## Generate the DeepCopy methods.

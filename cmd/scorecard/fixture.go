@@ -114,17 +114,15 @@ func lastReady(echo *echov1.Echo) string {
 	return "the Echo has no status: no operator has reconciled it"
 }
 
-// expectedKinds are the kinds of objects that an Echo with several replicas, without a route and without a
-// verification has: its children, and what Kubernetes creates for them.
-var expectedKinds = func() []schema.GroupVersionKind {
-	kinds := []schema.GroupVersionKind{{Group: "apps", Version: "v1", Kind: "ReplicaSet"}, {Version: "v1", Kind: "Pod"}}
-	for _, child := range children.Kinds {
-		if !child.OptionalAPI && !child.Verifier {
-			kinds = append(kinds, child.Resource.GroupVersion().WithKind(child.ObjectKind))
-		}
-	}
-	return kinds
-}()
+// expectedKinds are the kinds of objects whose creation and deletion the tests check, for an Echo with several
+// replicas: children, and what Kubernetes creates for them.
+var expectedKinds = []schema.GroupVersionKind{
+	{Group: "apps", Version: "v1", Kind: "Deployment"},
+	{Group: "apps", Version: "v1", Kind: "ReplicaSet"},
+	{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"},
+	{Version: "v1", Kind: "Pod"},
+	{Version: "v1", Kind: "Service"},
+}
 
 // childrenByKind returns the names of the Echo's objects by kind.
 func (t *fixture) childrenByKind(ctx context.Context) (map[string][]string, error) {

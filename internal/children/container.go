@@ -20,9 +20,15 @@ const (
 	textVariable = "ECHO_TEXT"
 	portVariable = "ECHO_PORT"
 
-	// The server stops listening immediately on SIGTERM, but every node needs a moment to
-	// remove the endpoint. The pod therefore waits for preStopSeconds before SIGTERM.
+	// A server of the user's own may stop listening immediately on SIGTERM, but every node needs a moment
+	// to remove the endpoint. Its pod therefore waits for preStopSeconds before SIGTERM. The default server drains.
 	preStopSeconds int64 = 5
+
+	// The port of the default server for probes, and another one if the server itself has that.
+	healthPort, otherHealthPort int32 = 5679, 5680
+
+	// startupSeconds is the time that a server of the user's own has to start.
+	startupSeconds int32 = 300
 )
 
 func mutateContainer(container *corev1.Container, echo *echov1.Echo, image string) {
@@ -33,7 +39,6 @@ func mutateContainer(container *corev1.Container, echo *echov1.Echo, image strin
 	tmp := ensureItem(&container.VolumeMounts, corev1.VolumeMount{MountPath: "/tmp"},
 		func(mount corev1.VolumeMount) bool { return mount.MountPath == "/tmp" })
 	tmp.Name, tmp.ReadOnly, tmp.RecursiveReadOnly, tmp.SubPath, tmp.SubPathExpr = tmpVolume, false, nil, "", ""
-	ensure(&container.Lifecycle).PreStop = &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: preStopSeconds}}
 	// The status of the Echo repeats the end of the log of a crashed server.
 	container.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
 	mutateContainerSecurity(ensure(&container.SecurityContext))
@@ -42,7 +47,6 @@ func mutateContainer(container *corev1.Container, echo *echov1.Echo, image strin
 	} else {
 		mutateDefaultServer(container, echo)
 	}
-	mutateProbes(container, echo)
 }
 
 func isServerPort(port corev1.ContainerPort) bool { return port.Name == containerPortName }
@@ -69,12 +73,17 @@ func hasOwnServer(echo *echov1.Echo) bool {
 	return len(echo.Spec.Command)+len(echo.Spec.Args) > 0
 }
 
-// mutateDefaultServer sets the arguments of http-echo.
+// mutateDefaultServer sets the arguments and the probes of the default server.
 func mutateDefaultServer(container *corev1.Container, echo *echov1.Echo) {
+	health := healthPort
+	if echo.Spec.TargetPort == health {
+		health = otherHealthPort
+	}
 	container.Command = nil
 	container.Args = []string{
 		"-text=" + escapeDollars(Text(echo)),
 		"-listen=:" + strconv.Itoa(int(echo.Spec.TargetPort)),
+		"-health-listen=:" + strconv.Itoa(int(health)),
 	}
 	container.Env = slices.DeleteFunc(container.Env, func(env corev1.EnvVar) bool {
 		return env.Name == textVariable || env.Name == portVariable
@@ -85,6 +94,16 @@ func mutateDefaultServer(container *corev1.Container, echo *echov1.Echo) {
 	for _, header := range serverHeaders(echo) {
 		container.Args = append(container.Args, "-header="+escapeDollars(header.Name+": "+header.Value))
 	}
+	if container.Lifecycle != nil {
+		container.Lifecycle.PreStop = nil
+		if *container.Lifecycle == (corev1.Lifecycle{}) {
+			container.Lifecycle = nil
+		}
+	}
+	container.StartupProbe = nil
+	// A server at its CPU limit responds late, and is not to be restarted or taken out of the Service for that.
+	mutateProbe(ensure(&container.ReadinessProbe), "/", intstr.FromInt32(health), 2, 5)
+	mutateProbe(ensure(&container.LivenessProbe), "/", intstr.FromInt32(health), 10, 10)
 }
 
 // mutateOwnServer sets exactly the command and args that the user wrote.
@@ -93,25 +112,22 @@ func mutateOwnServer(container *corev1.Container, echo *echov1.Echo) {
 	container.Args = echo.Spec.Args
 	setVariable(&container.Env, textVariable, escapeDollars(Text(echo)))
 	setVariable(&container.Env, portVariable, strconv.Itoa(int(echo.Spec.TargetPort)))
+	ensure(&container.Lifecycle).PreStop = &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: preStopSeconds}}
+	if !hasProbes(echo) {
+		container.StartupProbe, container.ReadinessProbe, container.LivenessProbe = nil, nil, nil
+		return
+	}
+	path, port := echo.Spec.ReadinessPath, intstr.FromString(containerPortName)
+	mutateProbe(ensure(&container.StartupProbe), path, port, 2, 2)
+	container.StartupProbe.FailureThreshold = startupSeconds / container.StartupProbe.PeriodSeconds
+	mutateProbe(ensure(&container.ReadinessProbe), path, port, 2, 2)
+	mutateProbe(ensure(&container.LivenessProbe), path, port, 10, 10)
 }
 
 // hasProbes reports whether the server has probes. The operator knows whether a server of the user's
 // own listens, and on which path, only if the user says so.
 func hasProbes(echo *echov1.Echo) bool {
 	return !hasOwnServer(echo) || echo.Spec.ReadinessPath != ""
-}
-
-func mutateProbes(container *corev1.Container, echo *echov1.Echo) {
-	if !hasProbes(echo) {
-		container.ReadinessProbe, container.LivenessProbe = nil, nil
-		return
-	}
-	path := "/health"
-	if hasOwnServer(echo) {
-		path = echo.Spec.ReadinessPath
-	}
-	mutateProbe(ensure(&container.ReadinessProbe), path, containerPortName, 2)
-	mutateProbe(ensure(&container.LivenessProbe), path, containerPortName, 10)
 }
 
 // setVariable sets an environment variable. It removes further entries with the name: the kubelet
@@ -129,13 +145,13 @@ func escapeDollars(text string) string {
 	return strings.ReplaceAll(text, "$", "$$")
 }
 
-func mutateProbe(probe *corev1.Probe, path, port string, periodSeconds int32) {
+func mutateProbe(probe *corev1.Probe, path string, port intstr.IntOrString, periodSeconds, timeoutSeconds int32) {
 	probe.ProbeHandler = corev1.ProbeHandler{HTTPGet: probe.HTTPGet}
 	get := ensure(&probe.HTTPGet)
-	get.Path, get.Port, get.Scheme, get.Host = path, intstr.FromString(port), corev1.URISchemeHTTP, ""
+	get.Path, get.Port, get.Scheme, get.Host = path, port, corev1.URISchemeHTTP, ""
 	probe.InitialDelaySeconds = 0
 	probe.PeriodSeconds = periodSeconds
-	probe.TimeoutSeconds = 1
+	probe.TimeoutSeconds = timeoutSeconds
 	probe.SuccessThreshold = 1
 	probe.FailureThreshold = 3
 }

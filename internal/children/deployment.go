@@ -21,11 +21,16 @@ const (
 	// A server starts within a second. Two minutes allow for a slow image pull.
 	progressDeadlineSeconds int32 = 120
 
+	// A pod counts as available after it has been ready for this long, because the nodes learn of its
+	// endpoint later than the Deployment controller.
+	minReadySeconds int32 = 2
+
 	// A server without probes counts as available after it has run for this long, so a server
 	// that crashes immediately never becomes available.
 	unprobedReadySeconds int32 = 5
 
-	gracePeriodSeconds int64 = 30
+	// GracePeriodSeconds is the time that a server has to stop after SIGTERM.
+	GracePeriodSeconds int64 = 30
 )
 
 // Deployment mutates the Deployment of the Echo. The server image is defaultImage, unless the
@@ -38,7 +43,7 @@ func Deployment(deployment *appsv1.Deployment, echo *echov1.Echo, defaultImage s
 	// The selector is immutable, so what admission added to it at the creation stays.
 	selector := ensure(&spec.Selector)
 	selector.MatchLabels = labels.Merge(selector.MatchLabels, Selector(echo))
-	spec.MinReadySeconds = 0
+	spec.MinReadySeconds = minReadySeconds
 	if !hasProbes(echo) {
 		spec.MinReadySeconds = unprobedReadySeconds
 	}
@@ -63,7 +68,7 @@ func Deployment(deployment *appsv1.Deployment, echo *echov1.Echo, defaultImage s
 
 func mutatePod(pod *corev1.PodSpec, echo *echov1.Echo, image string) {
 	mutatePodIsolation(pod)
-	pod.TerminationGracePeriodSeconds = new(gracePeriodSeconds)
+	pod.TerminationGracePeriodSeconds = new(GracePeriodSeconds)
 	mutatePodSecurity(ensure(&pod.SecurityContext))
 	mutateUnprivilegedPorts(pod.SecurityContext, echo)
 	mutateNodes(pod, echo)

@@ -45,7 +45,10 @@ var removed = paths(
 )
 
 // probes match those of a server of the user's own. Without a readinessPath, they are removed.
-var probes = paths(`spec\.template\.spec\.containers\[echo\]\.(readiness|liveness)Probe`)
+var probes = paths(`spec\.template\.spec\.containers\[echo\]\.(startup|readiness|liveness)Probe`)
+
+// startupProbe matches that of a server, which the default server does not have.
+var startupProbe = paths(`spec\.template\.spec\.containers\[echo\]\.startupProbe`)
 
 func paths(patterns ...string) *regexp.Regexp { return regexp.MustCompile("^" + oneOf(patterns...)) }
 func oneOf(patterns ...string) string         { return "(" + strings.Join(patterns, "|") + ")" }
@@ -76,7 +79,8 @@ func FuzzOwnership(f *testing.F) {
 			maps.Copy(all, after)
 			for field := range all {
 				_, isOwned := owned[field]
-				if isOwned && !strings.HasPrefix(field, "status.") || removed.MatchString(field) || !hasProbes(echo) && probes.MatchString(field) {
+				isRemoved := removed.MatchString(field) || !hasProbes(echo) && probes.MatchString(field) || !hasOwnServer(echo) && startupProbe.MatchString(field)
+				if isOwned && !strings.HasPrefix(field, "status.") || isRemoved {
 					continue
 				}
 				if !reflect.DeepEqual(before[field], after[field]) {
@@ -236,7 +240,7 @@ func TestFieldsBesideTheOperatorsAreKept(t *testing.T) {
 	container.Ports = append(container.Ports, corev1.ContainerPort{Name: "metrics", ContainerPort: 9090, Protocol: corev1.ProtocolTCP})
 	container.Env = append(container.Env, corev1.EnvVar{Name: "PROXY"})
 	container.ReadinessProbe.HTTPGet.HTTPHeaders = []corev1.HTTPHeader{{Name: "x"}}
-	container.Lifecycle.PostStart = &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 1}}
+	container.Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 1}}}
 	container.SecurityContext.SeccompProfile = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
 	pod.Containers = append([]corev1.Container{{Name: "mesh", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}}}}, pod.Containers...)
 	service := objects.service()

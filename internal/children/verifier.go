@@ -172,11 +172,10 @@ func mutateVerifierContainer(container *corev1.Container, l layer, echo *echov1.
 	container.Resources.Requests, container.Resources.Limits = quantities("5m", "16Mi"), quantities("50m", "32Mi")
 	mutateContainerSecurity(ensure(&container.SecurityContext))
 	container.LivenessProbe = nil
-	mutateProbe(ensure(&container.StartupProbe), "/startz", l.portName(), 1)
+	mutateProbe(ensure(&container.StartupProbe), "/startz", intstr.FromString(l.portName()), 1, probeTimeoutSeconds)
 	container.StartupProbe.FailureThreshold = decisionSeconds(echo.Spec.Verify) + startSeconds
-	mutateProbe(ensure(&container.ReadinessProbe), "/readyz", l.portName(), readinessSeconds)
+	mutateProbe(ensure(&container.ReadinessProbe), "/readyz", intstr.FromString(l.portName()), readinessSeconds, probeTimeoutSeconds)
 	container.ReadinessProbe.FailureThreshold = 1
-	container.StartupProbe.TimeoutSeconds, container.ReadinessProbe.TimeoutSeconds = probeTimeoutSeconds, probeTimeoutSeconds
 }
 
 // startSeconds is how much longer than its rounds a verifier may take until it has a result.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -293,6 +294,8 @@ func (r *EchoReconciler) patch(ctx context.Context, echo *echov1.Echo, c childre
 	log.FromContext(ctx).Info("Updated "+c.Name, "child", live.GetName())
 	if drifted {
 		r.Metrics.CountCorrection(c.Name)
+	} else if _, is := object.(*corev1.Service); is {
+		r.pace.wrote(serviceChange(echo), echo.Generation, childBurst)
 	}
 	return r.written(echo, c, in, object, correction)
 }

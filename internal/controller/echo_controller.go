@@ -239,6 +239,10 @@ func (r *EchoReconciler) reconcileChildren(ctx context.Context, echo *echov1.Ech
 		r.observe(&observed, echo, c, result)
 		if service, is := result.object.(*corev1.Service); is {
 			in.ClusterIPs = service.Spec.ClusterIPs
+			if left := time.Until(r.pace.last(serviceChange(echo)).Add(serviceLag)); left > 0 {
+				observed.Waiting = append(observed.Waiting, "Service: the nodes apply the change")
+				recheck = earliest(recheck, left)
+			}
 		}
 		recheck = earliest(recheck, result.recheck)
 		if result.slow { // The status reports the failure before the next write, which may be slow, too.
@@ -247,6 +251,9 @@ func (r *EchoReconciler) reconcileChildren(ctx context.Context, echo *echov1.Ech
 	}
 	return observed, recheck, errors.Join(failed...)
 }
+
+// serviceLag is how long a node may take to apply a change of the Service: kube-proxy collects changes for a second.
+const serviceLag = 2 * time.Second
 
 // observe adds the result for one kind of child to the observation.
 func (r *EchoReconciler) observe(observed *status.Observation, echo *echov1.Echo, c children.Kind, result child) {

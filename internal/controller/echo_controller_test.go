@@ -43,7 +43,7 @@ var _ = Describe("An Echo", func() {
 
 		container := containerOf(echo)
 		Expect(container.Image).To(Equal(serverImage))
-		Expect(container.Args).To(Equal([]string{"-text=xin chao operator", "-listen=:5678"}))
+		Expect(container.Args).To(Equal([]string{"-text=xin chao operator", "-listen=:5678", "-health-listen=:5679"}))
 		for _, child := range childrenOf(echo) {
 			Expect(komega.Get(child)()).To(Succeed())
 			Expect(child.GetOwnerReferences()).To(Equal([]metav1.OwnerReference{{

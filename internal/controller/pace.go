@@ -50,6 +50,9 @@ func targetOf(echo *echov1.Echo, kind string) target { return target{echo: echo.
 // unwrittenStatus is the target of failed writes of the status.
 func unwrittenStatus(echo *echov1.Echo) target { return targetOf(echo, "unwritten status") }
 
+// serviceChange is the target of writes that change the Service for a new generation.
+func serviceChange(echo *echov1.Echo) target { return targetOf(echo, "change of the Service") }
+
 // interval is the time until the next write of a target.
 type interval struct {
 	// generation of the Echo for which the last write was. A newer one is written at once.

@@ -117,11 +117,13 @@ func echoOfPod(_ context.Context, pod client.Object) (requests []reconcile.Reque
 }
 
 // podFailureChanged passes only pod events that change the failure of the pod, or which containers of
-// a verifier's pod fail. All other changes of pods also change the status of their Deployment or
-// DaemonSet.
+// a verifier's pod fail, and the end of a server's pod, which Ready waits for. All other changes of pods also
+// change the status of their Deployment or DaemonSet.
 var podFailureChanged = predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool { return fails(e.Object) },
-	DeleteFunc: func(e event.DeleteEvent) bool { return fails(e.Object) },
+	DeleteFunc: func(e event.DeleteEvent) bool {
+		return e.Object.GetLabels()[children.EchoLabel] != "" || fails(e.Object)
+	},
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		failureBefore, containersBefore := podFailure(e.ObjectOld)
 		failure, containers := podFailure(e.ObjectNew)

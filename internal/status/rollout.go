@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/children"
 )
 
 // newReplicaSetAvailable is the Deployment controller's reason for a completed rollout.
@@ -38,6 +39,9 @@ func Recheck(echo *echov1.Echo, observed Observation, status echov1.EchoStatus) 
 }
 
 func rolloutRecheck(observed Observation, status echov1.EchoStatus) int64 {
+	if _, seconds := stopping(observed); seconds > 0 && RolloutInFlight(status) {
+		return seconds
+	}
 	if RolloutInFlight(status) && isTimedByOperator(observed.Deployment) {
 		progressing := meta.FindStatusCondition(status.Conditions, echov1.ConditionProgressing)
 		return max(1, deadline(progressing, observed.Deployment)-observed.Now.Unix())
@@ -52,12 +56,53 @@ func rolloutRecheck(observed Observation, status echov1.EchoStatus) int64 {
 // serves reports whether every pod runs the newest spec and is available, and no pod of an
 // earlier spec is left.
 func serves(echo *echov1.Echo, observed Observation) bool {
-	return IsRolledOut(echo, observed) && allAvailable(echo, observed.Deployment)
+	return isUpdated(echo, observed) && allAvailable(echo, observed.Deployment)
 }
 
-// IsRolledOut reports whether every child is written, no pod of an earlier spec is left, and
-// every pod was available at least once in this generation of the Echo.
+// stopping returns how many pods of earlier specs still serve clients, and after how many seconds to look again.
+// Such a pod serves until it has stopped, because nodes and Gateways learn late that its endpoint is gone.
+func stopping(observed Observation) (pods int, seconds int64) {
+	newest := map[string]bool{}
+	for i := range observed.Pods {
+		if pod := &observed.Pods[i]; !isFinished(pod) {
+			newest[pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]] = true
+		}
+	}
+	if len(newest) == 0 {
+		return 0, 0
+	}
+	if c := deploymentCondition(observed.Deployment, appsv1.DeploymentProgressing); len(newest) > 1 && c != nil && c.Reason == newReplicaSetAvailable {
+		if left := c.LastUpdateTime.Unix() + deletionLag - observed.Now.Unix(); left > 0 {
+			return len(newest) - 1, left // The cache does not have the deletion of the last pods yet.
+		}
+	}
+	for i := range observed.Pods {
+		pod := &observed.Pods[i]
+		if pod.DeletionTimestamp == nil || newest[pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]] {
+			continue
+		}
+		// After this time, the kubelet has killed it, or its node is lost. Only a pod that the operator did not declare
+		// has more time.
+		if left := pod.DeletionTimestamp.Unix() - observed.Now.Unix(); left > 0 && left <= children.GracePeriodSeconds {
+			pods, seconds = pods+1, max(seconds, left)
+		}
+	}
+	return pods, seconds
+}
+
+// deletionLag is the number of seconds after which the cache has the deletions that completed a rollout.
+const deletionLag int64 = 3
+
+// IsRolledOut reports whether every child is written, every pod was available at least once in this generation
+// of the Echo, and clients reach no pod of an earlier spec any more.
 func IsRolledOut(echo *echov1.Echo, observed Observation) bool {
+	pods, _ := stopping(observed)
+	return isUpdated(echo, observed) && pods == 0
+}
+
+// isUpdated reports whether every child is written, no pod of an earlier spec is left that is not being deleted, and
+// every pod was available at least once in this generation of the Echo.
+func isUpdated(echo *echov1.Echo, observed Observation) bool {
 	progressing := deploymentCondition(observed.Deployment, appsv1.DeploymentProgressing)
 	return len(observed.Rejected)+len(observed.Waiting) == 0 && observed.Service != nil &&
 		progressing != nil && progressing.Reason == newReplicaSetAvailable &&
@@ -82,7 +127,11 @@ func progress(echo *echov1.Echo, observed Observation) string {
 	if isCurrent(observed.Deployment) {
 		updated = observed.Deployment.Status.UpdatedReplicas
 	}
-	return fmt.Sprintf("%d of %d pods run the newest spec, %d are available", updated, echo.Spec.Replicas, available)
+	message := fmt.Sprintf("%d of %d pods run the newest spec, %d are available", updated, echo.Spec.Replicas, available)
+	if pods, _ := stopping(observed); pods > 0 && isUpdated(echo, observed) {
+		message += fmt.Sprintf("; clients may still reach %d of an earlier spec until they have stopped", pods)
+	}
+	return message
 }
 
 // deadlineExceeded returns the failure of a rollout that the Deployment controller or the

@@ -105,6 +105,56 @@ func TestScaleUpIsInFlightUntilEveryPodWasAvailableOrItsTimeIsOver(t *testing.T)
 	}
 }
 
+func TestEchoIsReadyAfterPodsOfEarlierSpecsHaveStopped(t *testing.T) {
+	const (
+		inFlight = "-RollingOut +Serving +RollingOut -AsExpected -AsExpected"
+		ready    = "+Ready +Serving -RolledOut -AsExpected -AsExpected"
+	)
+	pod := func(hash string, phase corev1.PodPhase, stopsIn ...int64) corev1.Pod {
+		p := corev1.Pod{ObjectMeta: named(hash), Status: corev1.PodStatus{Phase: phase}}
+		p.Labels = map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: hash}
+		for _, seconds := range stopsIn {
+			p.DeletionTimestamp = new(metav1.Unix(now.Unix()+seconds, 0))
+		}
+		return p
+	}
+	running := []corev1.Pod{pod(newest, corev1.PodRunning), pod(newest, corev1.PodRunning)}
+	for name, test := range map[string]struct {
+		pods           []corev1.Pod
+		rolledOut      int64 // seconds ago
+		want           string
+		recheck        int64
+		stillReachable string
+	}{
+		"no other pod":                            {running, 0, ready, 0, ""},
+		"an old pod stops":                        {append(running, pod("old", corev1.PodRunning, 25)), 5, inFlight, 25, "; clients may still reach 1 of an earlier spec until they have stopped"},
+		"two old pods stop":                       {append(running, pod("old", corev1.PodRunning, 25), pod("old", corev1.PodRunning, 27)), 5, inFlight, 27, "reach 2 of"},
+		"an old pod should have stopped":          {append(running, pod("old", corev1.PodRunning, 0)), 60, ready, 0, ""},
+		"an old pod on a lost node":               {append(running, pod("old", corev1.PodRunning, -100)), 200, ready, 0, ""},
+		"a pod with a long grace period":          {append(running, pod("other", corev1.PodRunning, 3600)), 5, ready, 0, ""},
+		"a pod of the newest spec stops":          {append(running, pod(newest, corev1.PodRunning, 25)), 5, ready, 0, ""},
+		"an evicted old pod remains":              {append(running, pod("old", corev1.PodFailed)), 0, ready, 0, ""},
+		"an old pod stops beside an evicted":      {append(running, pod("old", corev1.PodFailed), pod("old", corev1.PodRunning, 25)), 5, inFlight, 25, ""},
+		"the cache lacks a deletion":              {append(running, pod("old", corev1.PodRunning)), 1, inFlight, 2, ""},
+		"a pod that the operator did not declare": {append(running, pod("", corev1.PodRunning)), 3, ready, 0, ""},
+		"every pod is deleted":                    {[]corev1.Pod{pod("old", corev1.PodRunning, 25)}, 5, ready, 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			observed := Observation{Deployment: updated(deployment(2, 2, 2, 2), test.rolledOut), Service: &corev1.Service{}, Pods: test.pods, Now: now}
+			status := Of(newEcho(), observed)
+			if got := reasons(status); got != test.want {
+				t.Errorf("conditions = %s, want %s", got, test.want)
+			}
+			if got := meta.FindStatusCondition(status.Conditions, echov1.ConditionReady).Message; !strings.Contains(got, test.stillReachable) {
+				t.Errorf("message = %q, want %q", got, test.stillReachable)
+			}
+			if got := Recheck(newEcho(), observed, status); got != test.recheck {
+				t.Errorf("Recheck = %d, want %d", got, test.recheck)
+			}
+		})
+	}
+}
+
 func TestExceededDeadlineNamesTheProgress(t *testing.T) {
 	echo := withProgressing(newEcho(), metav1.ConditionTrue, echov1.ReasonRollingOut, 120)
 	for want, observed := range map[string]Observation{

@@ -82,12 +82,12 @@ func Scheme() *runtime.Scheme {
 func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	scheme := Scheme()
 	c := &ControlPlane{options: o, environment: &envtest.Environment{
-		UseExistingCluster:      new(false), // Not even where the variable of that name is true.
-		Scheme:                  scheme,
-		CRDDirectoryPaths:       []string{filepath.Join(o.Root, "config", "crd", "bases")},
-		ErrorIfCRDPathMissing:   true,
-		CRDs:                    o.CRDs,
-		BinaryAssetsDirectory:   o.Bin,
+		UseExistingCluster:       new(false), // Not even where the variable of that name is true.
+		Scheme:                   scheme,
+		CRDDirectoryPaths:        []string{filepath.Join(o.Root, "config", "crd", "bases")},
+		ErrorIfCRDPathMissing:    true,
+		CRDs:                     o.CRDs,
+		BinaryAssetsDirectory:    o.Bin,
 		ControlPlaneStartTimeout: startTimeout, ControlPlaneStopTimeout: stopTimeout,
 	}}
 	server := c.environment.ControlPlane.GetAPIServer()

@@ -165,12 +165,13 @@ func statusOf(pod *corev1.Pod) corev1.PodStatus {
 		container.Name = c.Name
 		containers = append(containers, container)
 	}
+	since := metav1.NewTime(pod.CreationTimestamp.Add(-time.Minute)) // So that tests do not wait for minReadySeconds.
 	return corev1.PodStatus{
 		Phase:             phase,
 		ContainerStatuses: containers,
 		Conditions: []corev1.PodCondition{
 			scheduled,
-			{Type: corev1.PodReady, Status: ready, LastTransitionTime: metav1.NewTime(pod.CreationTimestamp.Time)},
+			{Type: corev1.PodReady, Status: ready, LastTransitionTime: since},
 		},
 	}
 }

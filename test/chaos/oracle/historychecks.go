@@ -82,9 +82,9 @@ func (h *History) wasRolledOut(echo version[*echov1.Echo]) bool {
 // RolledOut reports whether the Deployment has the desired state of the Echo, except for fields that
 // its status reports as overridden, and all of its replicas are updated and available.
 func RolledOut(d *appsv1.Deployment, echo *echov1.Echo) bool {
-	kind := kinds.Of(d)
+	kind := kinds.ByName(kinds.Of(d))
 	differs := slices.ContainsFunc(Differences(d, echo), func(field string) bool {
-		return determinesAnswer(kind, field) || !isOverridden(echo, kind, field)
+		return kind.DeterminesAnswer(field) || !isOverridden(echo, kind.Name, field)
 	})
 	return !differs && d.Status.ObservedGeneration >= d.Generation &&
 		d.Status.UpdatedReplicas >= echo.Spec.Replicas && d.Status.AvailableReplicas >= echo.Spec.Replicas &&

@@ -124,7 +124,7 @@ func isWithin(field, of string) bool {
 // answerFieldsDiffer reports whether a field that determines the answer differs.
 func (w Workload) answerFieldsDiffer() bool {
 	for kind, child := range w.Children {
-		if slices.ContainsFunc(Differences(child, w.Echo), func(field string) bool { return determinesAnswer(kind, field) }) {
+		if slices.ContainsFunc(Differences(child, w.Echo), kinds.ByName(kind).DeterminesAnswer) {
 			return true
 		}
 	}
@@ -253,27 +253,6 @@ func differences(want, got any, path kinds.Field) (fields []string) {
 		fields = append(fields, path.String())
 	}
 	return fields
-}
-
-// answerFields are the fields that determine the answer, by kind. Those of the container are
-// relative to it.
-var (
-	answerFields = map[string][]string{
-		"Deployment": {"spec.replicas", "spec.selector", "spec.template.metadata.labels.kkloud.io/echo", "spec.template.spec.containers"},
-		"Service":    {"spec.selector", "spec.ports", "spec.type", "spec.externalName"},
-		"HTTPRoute":  {"spec.hostnames", "spec.parentRefs", "spec.rules"},
-	}
-	answerFieldsOfContainer = []string{"", "name", "command", "args", "ports", "env"}
-)
-
-// determinesAnswer reports whether the field determines the answer.
-func determinesAnswer(kind, field string) bool {
-	if rest, isContainer := strings.CutPrefix(field, "spec.template.spec.containers["); isContainer {
-		_, rest, _ = strings.Cut(rest, "]")
-		rest = strings.TrimPrefix(rest, ".")
-		return slices.ContainsFunc(answerFieldsOfContainer, func(f string) bool { return isWithin(rest, f) })
-	}
-	return slices.ContainsFunc(answerFields[kind], func(f string) bool { return isWithin(field, f) || isWithin(f, field) })
 }
 
 // namedPort returns the first port of that name: of a container, or of an init container that keeps

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/test/chaos/harness"
 	"github.com/kkloud-io/echo-operator/test/chaos/proxy"
 )
@@ -32,18 +33,20 @@ func editOne(change func(*echov1.EchoSpec)) func(context.Context, *harness.Envir
 
 // operationsOnOne returns the operations during which the operator is killed.
 func operationsOnOne() []operation {
+	all := wanted(everyChild())
+	several := wanted(echov1.EchoSpec{Replicas: 3}) - wanted(echov1.EchoSpec{})
 	return []operation{
 		{"create", nil, func(ctx context.Context, e *harness.Environment) error {
 			return e.CreateEcho(ctx, one, everyChild())
-		}, nil, 8},
+		}, nil, all + 4},
 		{"edit the message", new(everyChild()), editOne(func(s *echov1.EchoSpec) { s.Message = "n" }), nil, 6},
 		{"edit everything", new(everyChild()), editOne(func(s *echov1.EchoSpec) {
 			s.Message, s.Replicas, s.Port, s.TargetPort, s.Page = "n", 3, 81, 5679, &echov1.Page{Title: "t"}
 			s.Resources.Limits = memoryLimit("32Mi")
 			s.StatusCode, s.Pod, s.Route.Hostnames = 503, podSettings(), []string{"b.example"}
-		}), nil, 10},
-		{"scale up", &echov1.EchoSpec{Message: "m"}, editOne(func(s *echov1.EchoSpec) { s.Replicas = 3 }), nil, 7},
-		{"scale down", &echov1.EchoSpec{Message: "m", Replicas: 3}, editOne(func(s *echov1.EchoSpec) { s.Replicas = 1 }), nil, 5},
+		}), nil, all + 6},
+		{"scale up", &echov1.EchoSpec{Message: "m"}, editOne(func(s *echov1.EchoSpec) { s.Replicas = 3 }), nil, several + 6},
+		{"scale down", &echov1.EchoSpec{Message: "m", Replicas: 3}, editOne(func(s *echov1.EchoSpec) { s.Replicas = 1 }), nil, several + 4},
 		{"add a page", &echov1.EchoSpec{Message: "m"}, editOne(func(s *echov1.EchoSpec) { s.Page = &echov1.Page{} }), nil, 5},
 		{"remove the page", &echov1.EchoSpec{Message: "m", Page: &echov1.Page{}}, editOne(func(s *echov1.EchoSpec) { s.Page = nil }), nil, 4},
 		{"remove the pod settings", &echov1.EchoSpec{Message: "m", Pod: podSettings()}, editOne(func(s *echov1.EchoSpec) { s.Pod = nil }), nil, 4},
@@ -61,6 +64,16 @@ func operationsOnOne() []operation {
 			return e.OnChild(ctx, one, service, func(ctx context.Context, child client.Object) error { return e.Client.Delete(ctx, child) })
 		}, nil, 1},
 	}
+}
+
+// wanted returns how many children an Echo has.
+func wanted(spec echov1.EchoSpec) (count int) {
+	for _, kind := range children.Kinds {
+		if kind.Wanted(&echov1.Echo{Spec: spec}) {
+			count++
+		}
+	}
+	return count
 }
 
 // crashPoints kills the operator before and after each write of each operation, and immediately. The fixed

@@ -4,19 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/test/chaos/harness"
+	"github.com/kkloud-io/echo-operator/test/chaos/kinds"
+	"github.com/kkloud-io/echo-operator/test/chaos/oracle"
 )
 
 // drift is a change of fields that the operator owns.
@@ -25,8 +31,7 @@ type drift struct {
 	change func(client.Object)
 }
 
-// driftsByKind has changes of the spec of each child kind, of which the first one is also repeated after
-// each write of the operator. A test fails for a kind without any.
+// driftsByKind has changes of the spec beside those of withoutFields.
 var driftsByKind = map[string][]drift{
 	"Service": {
 		ofService("selector", func(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": "other"} }),
@@ -63,14 +68,6 @@ var driftsByKind = map[string][]drift{
 		ofDeployment("host network", func(d *appsv1.Deployment) { d.Spec.Template.Spec.HostNetwork = true }),
 		ofDeployment("label of the pods", func(d *appsv1.Deployment) { delete(d.Spec.Template.Labels, children.ManagedByLabel) }),
 	},
-	"PodDisruptionBudget": {
-		{"maxUnavailable", func(o client.Object) {
-			o.(*policyv1.PodDisruptionBudget).Spec.MaxUnavailable = new(intstr.FromInt32(2))
-		}},
-		{"selector", func(o client.Object) {
-			o.(*policyv1.PodDisruptionBudget).Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "other"}}
-		}},
-	},
 	"VerifierDeployment": {
 		ofVerifier("arguments", func(t *corev1.PodTemplateSpec) { t.Spec.Containers[1].Args = []string{"-layer=service", "-status=0"} }),
 		ofDeployment("no replicas", func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](0) }),
@@ -84,10 +81,7 @@ var driftsByKind = map[string][]drift{
 		}},
 	},
 	"HTTPRoute": {
-		ofRoute("hostname", func(s *gatewayv1.HTTPRouteSpec) { s.Hostnames = []gatewayv1.Hostname{"b.example"} }),
-		ofRoute("no parent", func(s *gatewayv1.HTTPRouteSpec) { s.ParentRefs = nil }),
-		ofRoute("backend", func(s *gatewayv1.HTTPRouteSpec) { s.Rules[0].BackendRefs[0].Name = "other" }),
-		ofRoute("no rules", func(s *gatewayv1.HTTPRouteSpec) { s.Rules = nil }),
+		{"backend", func(o client.Object) { o.(*gatewayv1.HTTPRoute).Spec.Rules[0].BackendRefs[0].Name = "other" }},
 	},
 }
 
@@ -122,10 +116,6 @@ func ofVerifier(name string, change func(*corev1.PodTemplateSpec)) drift {
 	}}
 }
 
-func ofRoute(name string, change func(*gatewayv1.HTTPRouteSpec)) drift {
-	return drift{name, func(o client.Object) { change(&o.(*gatewayv1.HTTPRoute).Spec) }}
-}
-
 // removeManagedBy removes the label by which the operator's cache selects objects.
 func removeManagedBy(o client.Object) {
 	labels := o.GetLabels()
@@ -133,8 +123,61 @@ func removeManagedBy(o client.Object) {
 	o.SetLabels(labels)
 }
 
+// withoutFields removes each field that the operator sets, of the spec if the kind has one.
+func withoutFields(kind children.Kind, echo *echov1.Echo) (all []drift) {
+	want := kinds.New(kind)
+	kind.Mutate(want, echo, kinds.Inputs())
+	parent, fields := []string{}, kinds.JSON(want)
+	if spec, found := fields["spec"].(map[string]any); found {
+		parent, fields = []string{"spec"}, spec
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if slices.Contains([]string{"apiVersion", "kind", "metadata", "status"}, name) {
+			continue
+		}
+		all = append(all, drift{"no " + name, func(o client.Object) {
+			object := kinds.JSON(o)
+			unstructured.RemoveNestedField(object, append(parent, name)...)
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, o); err != nil {
+				panic(err) // The API server returned the object.
+			}
+		}})
+	}
+	return all
+}
+
 // errUnchanged says that the API server stored a drift without a change.
 var errUnchanged = errors.New("the update changed nothing")
+
+// driftsOf returns all drifts of the subject's child, of its spec first: those of withoutFields only if the API
+// server neither requires the field nor defaults it to the desired state.
+func driftsOf(ctx context.Context, e *harness.Environment, kind children.Kind) ([]drift, error) {
+	echo, err := e.GetEcho(ctx, e.Subject, one)
+	if err != nil {
+		return nil, err
+	}
+	drifts := slices.Clone(driftsByKind[kind.Name])
+	for _, drift := range withoutFields(kind, echo) {
+		child := childOf(e, kind)
+		err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			if err := e.Client.Get(ctx, client.ObjectKeyFromObject(child), child); err != nil {
+				return err
+			}
+			drift.change(child)
+			return e.Client.Update(ctx, child, client.DryRunAll)
+		})
+		if err != nil && !apierrors.IsInvalid(err) {
+			return nil, fmt.Errorf("%s of %s: %w", drift.name, kind.Name, err)
+		}
+		if err == nil && len(oracle.Differences(child, echo)) > 0 {
+			drifts = append(drifts, drift)
+		}
+	}
+	if len(drifts) == 0 {
+		return nil, fmt.Errorf("%s: no drift of its spec, want one in driftsByKind", kind.Name)
+	}
+	return append(drifts, metadataDrifts...), nil
+}
 
 // revertDrift changes the child of the Echo "one" in each way, and expects the operator to revert it.
 func revertDrift(ctx context.Context, e *harness.Environment, kind children.Kind) error {
@@ -145,7 +188,11 @@ func revertDrift(ctx context.Context, e *harness.Environment, kind children.Kind
 	if err != nil {
 		return err
 	}
-	for _, drift := range slices.Concat(driftsByKind[kind.Name], metadataDrifts) {
+	drifts, err := driftsOf(ctx, e, kind)
+	if err != nil {
+		return err
+	}
+	for _, drift := range drifts {
 		if err := e.OnChild(ctx, one, kind, func(ctx context.Context, child client.Object) error {
 			version := child.GetResourceVersion()
 			if err := e.Update(ctx, child, func() { drift.change(child) }); err != nil {

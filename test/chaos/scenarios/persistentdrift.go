@@ -24,8 +24,12 @@ func persistentDrift(ctx context.Context, e *harness.Environment, kind children.
 	if err := createReadyWith(ctx, e, kind); err != nil {
 		return err
 	}
+	drifts, err := driftsOf(ctx, e, kind)
+	if err != nil {
+		return err
+	}
 	e.History.AllowLag() // The operator waits before it reverts the drift, and reports drift that is repeated.
-	stop := repeatDrift(ctx, e, kind, driftsByKind[kind.Name][0])
+	stop := repeatDrift(ctx, e, kind, drifts[0])
 	defer stop()
 	before, start := len(e.Proxy.Writes()), time.Now()
 	harness.Pause(ctx, driftPeriod)

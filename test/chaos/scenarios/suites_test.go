@@ -6,7 +6,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/test/chaos/harness"
 )
 
@@ -34,14 +33,6 @@ func TestEverySuiteHasAFixedCore(t *testing.T) {
 		all, core := names(t, suite, false), names(t, suite, true)
 		if len(core) == 0 || !all.IsSuperset(core) {
 			t.Errorf("%s: core %q, want some of %d scenarios, which lack %q", suite.Name, sets.List(core), len(all), sets.List(core.Difference(all)))
-		}
-	}
-}
-
-func TestEveryChildKindHasDrifts(t *testing.T) {
-	for _, kind := range children.Kinds {
-		if len(driftsByKind[kind.Name]) == 0 {
-			t.Errorf("%s: no drifts, want at least one in driftsByKind", kind.Name)
 		}
 	}
 }

@@ -1,15 +1,17 @@
 // Command prober requests URLs at a constant rate, and serves the counts of successful and failed requests on port 8080.
-// Each URL has four clients: GET and POST, over new connections and over one that is kept alive. An answer must have
+// Each URL has clients for GET and POST, over new connections and over those that are kept alive. A response must have
 // status 200 and contain one of the target's texts; the first text that it contains is counted.
 //
 //	prober 'http://echo-hello.op-demo.svc/=hello|hello again' ...
 package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"os"
 	"slices"
@@ -22,6 +24,8 @@ const (
 	// interval is the time between two requests of a client.
 	interval = 100 * time.Millisecond
 	timeout  = 5 * time.Second
+	// newClients and keptClients are the numbers of clients for each URL and method.
+	newClients, keptClients = 1, 5
 	// maxFailures limits the failures that are described.
 	maxFailures = 20
 )
@@ -29,13 +33,15 @@ const (
 // counts is what the prober serves.
 type counts struct {
 	sync.Mutex
+	// Unanswered counts the requests before the first response of each URL.
+	Unanswered int
 	// Sent and Failed count the requests over new connections.
 	Sent, Failed int
 	// KeptSent and KeptFailed count the requests over connections that are kept alive.
 	KeptSent, KeptFailed int
-	// Answers counts the successful requests over new connections by the text that the answer contained.
+	// Answers counts the successful requests by the text that the response contained.
 	Answers map[string]int
-	// Failures describes the first failed requests over new connections.
+	// Failures describes the first failed requests.
 	Failures []string
 }
 
@@ -59,56 +65,102 @@ func main() {
 	log.Fatal(server.ListenAndServe())
 }
 
-// probe starts four clients that request the URL until the program ends. They start after the URL has answered once: the
+// probe starts clients that request the URL until the program ends. They start after the URL has answered once: the
 // first packets of a new pod may be lost.
 func (c *counts) probe(url string, texts []string) {
 	for {
-		_, err := request(&http.Client{Timeout: timeout}, http.MethodGet, url, texts)
+		_, err := (&prober{method: http.MethodGet, url: url}).request(texts)
 		if err == nil {
 			break
 		}
-		log.Print(err)
+		c.Lock()
+		c.Unanswered++
+		c.Unlock()
 		time.Sleep(interval)
 	}
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
-		for _, kept := range []bool{false, true} {
-			client := &http.Client{Timeout: timeout, Transport: &http.Transport{DisableKeepAlives: !kept}}
+		for range newClients {
 			go func() {
 				for range time.Tick(interval) {
 					go func() {
-						text, err := request(client, method, url, texts)
-						c.add(kept, text, err)
+						text, err := (&prober{method: method, url: url}).request(texts)
+						c.add(false, text, err)
 					}()
+				}
+			}()
+		}
+		for range keptClients {
+			go func() {
+				p := &prober{method: method, url: url, keep: true}
+				for range time.Tick(interval) {
+					text, err := p.request(texts)
+					c.add(true, text, err)
 				}
 			}()
 		}
 	}
 }
 
-// request makes one request, and returns the first of the texts that the answer contains.
-func request(client *http.Client, method, url string, texts []string) (string, error) {
+// prober makes requests, one at a time, without retries. Go's HTTP client would retry one that fails because the server
+// closes a kept connection.
+type prober struct {
+	method, url string
+	keep        bool
+	connection  net.Conn
+	reader      *bufio.Reader
+}
+
+// request makes one request, and returns the first of the texts that the response contains.
+func (p *prober) request(texts []string) (text string, err error) {
+	defer func() {
+		if err != nil && p.connection != nil {
+			_ = p.connection.Close()
+			p.connection = nil
+		}
+		if err != nil {
+			err = fmt.Errorf("%s %s: %w", p.method, p.url, err)
+		}
+	}()
 	var content io.Reader
-	if method == http.MethodPost {
+	if p.method == http.MethodPost {
 		content = strings.NewReader("content")
 	}
-	r, err := http.NewRequest(method, url, content) //nolint:gosec // The URL comes from the pod's own manifest.
+	request, err := http.NewRequest(p.method, p.url, content) //nolint:gosec // The URL comes from the pod's own manifest.
 	if err != nil {
 		return "", err
 	}
-	response, err := client.Do(r) //nolint:gosec // The same.
+	request.Close = !p.keep
+	if p.connection == nil {
+		address := request.URL.Host
+		if request.URL.Port() == "" {
+			address += ":80"
+		}
+		if p.connection, err = net.DialTimeout("tcp", address, timeout); err != nil {
+			return "", err
+		}
+		p.reader = bufio.NewReader(p.connection)
+	}
+	if err := p.connection.SetDeadline(time.Now().Add(timeout)); err != nil {
+		return "", err
+	}
+	if err := request.Write(p.connection); err != nil {
+		return "", err
+	}
+	response, err := http.ReadResponse(p.reader, request)
 	if err != nil {
 		return "", err
 	}
 	body, err := io.ReadAll(response.Body)
-	if closeErr := response.Body.Close(); err == nil {
-		err = closeErr
-	}
 	if err != nil {
-		return "", fmt.Errorf("%s %s: %w", method, url, err)
+		return "", err
+	}
+	if response.Close || !p.keep {
+		_ = p.connection.Close()
+		p.connection = nil
 	}
 	i := slices.IndexFunc(texts, func(text string) bool { return strings.Contains(string(body), text) })
 	if i < 0 || response.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("%s %s: %s: %.100q, want 200 and one of %q", method, url, response.Status, body, texts)
+		return "", fmt.Errorf("%s: %.100q, want 200 and one of %q", response.Status, body, texts)
 	}
 	return texts[i], nil
 }
@@ -119,17 +171,23 @@ func (c *counts) add(kept bool, text string, err error) {
 	switch {
 	case kept && err == nil:
 		c.KeptSent++
+		c.Answers[text]++
 	case kept:
 		c.KeptSent++
 		c.KeptFailed++
+		c.describe("kept connection: ", err)
 	case err == nil:
 		c.Sent++
 		c.Answers[text]++
 	default:
 		c.Sent++
 		c.Failed++
-		if len(c.Failures) < maxFailures {
-			c.Failures = append(c.Failures, time.Now().UTC().Format(time.TimeOnly)+" "+err.Error())
-		}
+		c.describe("new connection: ", err)
+	}
+}
+
+func (c *counts) describe(connection string, err error) {
+	if len(c.Failures) < maxFailures {
+		c.Failures = append(c.Failures, time.Now().UTC().Format(time.TimeOnly)+" "+connection+err.Error())
 	}
 }

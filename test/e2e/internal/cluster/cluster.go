@@ -159,7 +159,7 @@ func WaitReady(namespace, name string) {
 			return "", err
 		}
 		return notReady(&echo), nil
-	}, "2m", "200ms").Should(gomega.BeEmpty())
+	}, "2m", "20ms").Should(gomega.BeEmpty())
 }
 
 // WaitSettled waits until every Echo of the namespace is ready in its current generation, and no pod

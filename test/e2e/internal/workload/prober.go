@@ -18,18 +18,20 @@ import (
 
 // Requests are the counts of a prober.
 type Requests struct {
+	// Unanswered counts the requests before the first response of each URL.
+	Unanswered int
 	// Sent and Failed count the requests over new connections.
 	Sent, Failed int
 	// KeptSent and KeptFailed count the requests over connections that the prober keeps alive.
 	KeptSent, KeptFailed int
-	// Answers counts the successful requests over new connections by the text that the answer contained.
+	// Answers counts the successful requests by the text that the response contained.
 	Answers map[string]int
-	// Failures describes the first failed requests over new connections.
+	// Failures describes the first failed requests.
 	Failures []string
 }
 
-// StartProber starts a pod that requests each URL twenty times a second over new connections, and as often over
-// kept ones. A target is a URL, an equals sign, and the texts of which each answer must contain one.
+// StartProber starts a pod that requests each URL twenty times a second over new connections, and a
+// hundred times over ten kept ones. A target is a URL, an equals sign, and the texts of which each answer must contain one.
 func StartProber(namespace, name string, targets ...string) {
 	ginkgo.GinkgoHelper()
 	gomega.Expect(cluster.Client().Create(context.Background(), &corev1.Pod{
@@ -78,6 +80,7 @@ func requestsOf(namespace, name string) (requests Requests, err error) {
 
 // Since returns the difference to earlier counts. Failures contains all that the prober kept.
 func (r Requests) Since(before Requests) Requests {
+	r.Unanswered -= before.Unanswered
 	r.Sent -= before.Sent
 	r.Failed -= before.Failed
 	r.KeptSent -= before.KeptSent
