@@ -10,6 +10,9 @@ import (
 // +kubebuilder:validation:XValidation:rule="has(self.image) || (!has(self.command) || size(self.command) == 0) && (!has(self.args) || size(self.args) == 0)",message="command and args are for a server of your own: set image, too"
 // +kubebuilder:validation:XValidation:rule="!has(self.statusCode) || self.statusCode == 200 || (!has(self.command) || size(self.command) == 0) && (!has(self.args) || size(self.args) == 0)",message="statusCode must be 200 or unset with command or args: a server of your own chooses its status code"
 // +kubebuilder:validation:XValidation:rule="!has(self.readinessPath) || has(self.command) && size(self.command) > 0 || has(self.args) && size(self.args) > 0",message="readinessPath is for a server of your own: set command or args, too"
+// +kubebuilder:validation:XValidation:rule="!has(self.headers) || size(self.headers) == 0 || (!has(self.command) || size(self.command) == 0) && (!has(self.args) || size(self.args) == 0)",message="headers must be empty or unset with command or args: a server of your own sets its headers"
+// +kubebuilder:validation:XValidation:rule="!has(self.statusCode) || !(self.statusCode in [301, 302, 303, 307, 308]) || has(self.headers) && self.headers.exists(h, h.name.lowerAscii() == 'location')",message="statusCode 301, 302, 303, 307 or 308 requires the header Location: add it to headers, with the URL to which the response redirects"
+// +kubebuilder:validation:XValidation:rule="!has(self.statusCode) || self.statusCode != 401 || has(self.headers) && self.headers.exists(h, h.name.lowerAscii() == 'www-authenticate')",message="statusCode 401 requires the header WWW-Authenticate: add it to headers, with a challenge such as Basic realm=\"internal\""
 type EchoSpec struct {
 	// The text that the endpoint returns for every request, byte for byte. The default
 	// server appends one newline. 1 to 16,384 characters, no NUL.
@@ -21,15 +24,29 @@ type EchoSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Message",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Message string `json:"message"`
 
-	// The HTTP status code of the answer, 200 to 599. When unset, 200. An answer with the code 204 or 304 has no
-	// body, so it does not contain the message. With `command` or `args`, only 200 is valid: a
-	// server of your own chooses its status code.
+	// The HTTP status code of the response, 200 to 599. When unset, 200. A response with the code 204, 205
+	// or 304 has no body, so it does not contain the message. The codes 301, 302, 303, 307 and 308 require the
+	// header Location in `headers`, and 401 requires WWW-Authenticate. With `command` or `args`, only 200 is
+	// valid: a server of your own chooses its status code.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=200
 	// +kubebuilder:validation:Maximum=599
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Status code",xDescriptors="urn:alm:descriptor:com.tectonic.ui:number"
 	StatusCode int32 `json:"statusCode,omitempty"`
+
+	// Headers of each response, for example Location or Cache-Control: at most 16. Names do not depend on
+	// upper and lower case. Content-Type replaces the default, which is text/plain; charset=utf-8, or with
+	// `page` text/html; charset=utf-8. Not with `command` or `args`: a server of your own sets its headers.
+	// When unset, a response has only the headers that the server sets itself.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:XValidation:rule="self.all(a, self.exists_one(b, a.name.lowerAscii() == b.name.lowerAscii()))",message="headers must not repeat a name: upper and lower case are equal"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Headers"
+	Headers []Header `json:"headers,omitempty"`
 
 	// The number of pods that serve the message, 1 to 5. `kubectl scale` and a
 	// HorizontalPodAutoscaler that targets the Echo set this field.
@@ -67,7 +84,7 @@ type EchoSpec struct {
 	Page *Page `json:"page,omitempty"`
 
 	// Another server image. Without `command` and `args`, the image must accept the
-	// arguments of http-echo (a mirror or your own build). With `command` or `args`, it can
+	// arguments of the default server (a mirror or your own build). With `command` or `args`, it can
 	// be any server that runs as a non-root user on a read-only root file system; /tmp is
 	// writable. When unset, the operator uses its default image.
 	//
@@ -128,9 +145,9 @@ type EchoSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Route"
 	Route *Route `json:"route,omitempty"`
 
-	// Requests the answer continuously as a client does, by the name of the Service, by its addresses
-	// and, with `route`, by the external URL, and compares status code and body with the declared
-	// ones. A server of your own has to answer with a status code from 200 to 299. The condition
+	// Requests the response continuously as a client does, by the name of the Service, by its addresses
+	// and, with `route`, by the external URL, and compares status code, `headers` and body with the
+	// declared ones. A server of your own has to answer with a status code from 200 to 299. The condition
 	// Verified reports the result. When unset, the operator runs no verifier.
 	//
 	// +optional
@@ -143,6 +160,30 @@ type EchoSpec struct {
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Pod settings"
 	Pod *PodSettings `json:"pod,omitempty"`
+}
+
+// Header is a header of the response.
+type Header struct {
+	// The name of the header: a token of 1 to 63 letters, digits and the symbols of RFC 9110. The server sets
+	// Connection, Content-Length, Date, Keep-Alive, Trailer, Transfer-Encoding and Upgrade itself.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9!#$%&'*+\-.^_\x60|~]+$`
+	// +kubebuilder:validation:XValidation:rule="!(self.lowerAscii() in ['connection', 'content-length', 'date', 'keep-alive', 'trailer', 'transfer-encoding', 'upgrade'])",message="the server sets Connection, Content-Length, Date, Keep-Alive, Trailer, Transfer-Encoding and Upgrade itself: remove the header"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Header",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
+	Name string `json:"name"`
+
+	// The value of the header, byte for byte: 1 to 1,024 characters of printable ASCII, without spaces at its
+	// ends, which HTTP removes.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:Pattern=`^[!-~]([ -~]*[!-~])?$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Header value",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
+	Value string `json:"value"`
 }
 
 // Page configures the HTML page.

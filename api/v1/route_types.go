@@ -36,17 +36,6 @@ type Route struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Paths"
 	Paths []Path `json:"paths,omitempty"`
 
-	// Headers that the Gateways set in each answer, for example Content-Type: at most 16. Names do
-	// not depend on upper and lower case.
-	//
-	// +optional
-	// +listType=map
-	// +listMapKey=name
-	// +kubebuilder:validation:MaxItems=16
-	// +kubebuilder:validation:XValidation:rule="self.all(a, self.exists_one(b, a.name.lowerAscii() == b.name.lowerAscii()))",message="responseHeaders must not repeat a name: upper and lower case are equal"
-	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Response headers"
-	ResponseHeaders []ResponseHeader `json:"responseHeaders,omitempty"`
-
 	// The scheme of the URL in `status.externalURL`: http or https. The listeners of the Gateways
 	// decide which schemes they serve.
 	//
@@ -116,26 +105,5 @@ type Path struct {
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:Pattern=`^/(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|[%][0-9a-fA-F]{2})*$`
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Path",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
-	Value string `json:"value"`
-}
-
-// ResponseHeader is a header of the answer.
-type ResponseHeader struct {
-	// The name of the header.
-	//
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=256
-	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9!#$%&'*+\-.^_\x60|~]+$`
-	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Header",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
-	Name string `json:"name"`
-
-	// The value of the header: printable ASCII without spaces at its ends, at most 4,096 characters.
-	//
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=4096
-	// +kubebuilder:validation:Pattern=`^[!-~]([ -~\t]*[!-~])?$`
-	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Header value",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Value string `json:"value"`
 }

@@ -22,6 +22,7 @@ import (
 
 	// The image has no certificates: these are Mozilla's.
 	_ "golang.org/x/crypto/x509roots/fallback"
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/kkloud-io/echo-operator/internal/verifier"
 )
@@ -44,6 +45,7 @@ type settings struct {
 
 func parse(args []string) (s settings, err error) {
 	var layer, address, ips, digest string
+	var headers []string
 	flags := flag.NewFlagSet("verifier", flag.ContinueOnError)
 	flags.StringVar(&layer, "layer", "", "`layer` to verify: dns, service or route")
 	flags.StringVar(&address, "url", "", "`URL` of the answer")
@@ -51,6 +53,10 @@ func parse(args []string) (s settings, err error) {
 	flags.IntVar(&s.target.Status, "status", 200, "expected `status` of the answer, or 0 for 200 to 299 with any body")
 	flags.Int64Var(&s.target.Length, "length", 0, "expected `number` of bytes of the body")
 	flags.StringVar(&digest, "sha256", "", "expected SHA-256 `digest` of the body, in hexadecimal")
+	flags.Func("header", "declared `field` of the response's header, such as 'Retry-After: 60'; repeat it for more", func(field string) error {
+		headers = append(headers, field)
+		return nil // The error of the package flag would contain the value.
+	})
 	flags.DurationVar(&s.period, "period", 10*time.Second, "`time` from the end of a round to the next one")
 	flags.DurationVar(&s.target.Timeout, "timeout", 2*time.Second, "deadline of a round, from the look-up of the name to the end of the body")
 	flags.IntVar(&s.threshold, "failure-threshold", 3, "`number` of consecutive failed rounds that fails the verification")
@@ -67,6 +73,9 @@ func parse(args []string) (s settings, err error) {
 	if s.target.URL, err = url.Parse(address); err != nil || s.target.URL.Hostname() == "" || !slices.Contains([]string{"http", "https"}, s.target.URL.Scheme) {
 		return s, fmt.Errorf("-url is %q, want an http or https URL with a host", address)
 	}
+	if s.target.Header, err = header(headers); err != nil {
+		return s, err
+	}
 	if s.target.Addresses, err = addresses(ips); err != nil {
 		return s, err
 	}
@@ -82,6 +91,23 @@ func parse(args []string) (s settings, err error) {
 		}
 	}
 	return s, nil
+}
+
+// header returns the values of headers by their names. An error does not contain a value, which may be confidential.
+func header(fields []string) (map[string]string, error) {
+	values := map[string]string{}
+	for i, field := range fields {
+		name, value, found := strings.Cut(field, ": ")
+		if !found || !httpguts.ValidHeaderFieldName(name) {
+			return nil, fmt.Errorf("-header number %d has no name and value, want 'Name: value'", i+1)
+		}
+		key := http.CanonicalHeaderKey(name)
+		if _, repeated := values[key]; repeated {
+			return nil, fmt.Errorf("-header %s is repeated", name)
+		}
+		values[key] = value
+	}
+	return values, nil
 }
 
 func addresses(list string) (all []netip.Addr, err error) {

@@ -7,6 +7,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -47,6 +49,28 @@ func TestParse(t *testing.T) {
 	} {
 		if _, err := parse(arguments(valid, c.flag, c.value)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("-%s=%s: error = %v, want %q", c.flag, c.value, err, c.want)
+		}
+	}
+}
+
+func TestParseOfHeaders(t *testing.T) {
+	args := []string{"-layer=service", "-url=http://h", "-cluster-ips=127.0.0.1", "-sha256=" + strings.Repeat("ab", sha256.Size)}
+	s, err := parse(append(args, "-header=location: https://a.example/?b=c: d", "-header=X-$: $(HOME)"))
+	want := map[string]string{"Location": "https://a.example/?b=c: d", "X-$": "$(HOME)"}
+	if err != nil || !maps.Equal(s.target.Header, want) {
+		t.Errorf("headers = %q, %v, want %q", s.target.Header, err, want)
+	}
+	for _, c := range []struct {
+		want    string
+		headers []string
+	}{
+		{"-header number 2 has no name and value", []string{"-header=A: b", "-header=secret"}},
+		{"-header number 1 has no name and value", []string{"-header=: secret"}},
+		{"-header number 1 has no name and value", []string{"-header=A B: secret"}},
+		{"-header a is repeated", []string{"-header=A: secret", "-header=a: secret"}},
+	} {
+		if _, err := parse(append(slices.Clone(args), c.headers...)); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: error = %v, want %q without a value", c.headers, err, c.want)
 		}
 	}
 }

@@ -115,6 +115,7 @@ func TestDesiredStateMatchesTheGoldenFiles(t *testing.T) {
 	for name, echo := range map[string]*echov1.Echo{
 		"minimal":     newEcho(),
 		"page":        newEcho(withPage("Greetings"), withStatusCode(503), withVerify),
+		"headers":     newEcho(withVerify, withStatusCode(308), withHeaders("Location", "https://example.com/?price=$5", "Cache-Control", "no-store")),
 		"own-server":  newEcho(ownServer, withVerify),
 		"route":       newEcho(withRoute),
 		"verify":      newEcho(withVerify),
@@ -162,7 +163,8 @@ func TestDesiredStateMatchesTheGoldenFiles(t *testing.T) {
 func TestRemovedSettingsReturnToTheirDefault(t *testing.T) {
 	specs := map[string]*echov1.Echo{
 		"minimal": newEcho(), "page": newEcho(withPage("")), "own server": newEcho(ownServer),
-		"status code": newEcho(withStatusCode(404)), "route": newEcho(withRoute), "verify": newEcho(withVerify), "every field": newEcho(everyField),
+		"status code": newEcho(withStatusCode(404)), "route": newEcho(withRoute), "verify": newEcho(withVerify),
+		"headers": newEcho(withVerify, withHeaders("Content-Type", "application/json")), "every field": newEcho(everyField),
 	}
 	for from, before := range specs {
 		for to, after := range specs {
@@ -211,7 +213,6 @@ func TestFieldsOfExternalWritersAreKept(t *testing.T) {
 func TestDriftIsReverted(t *testing.T) {
 	echo := newEcho(withRoute, func(e *echov1.Echo) {
 		e.Spec.Replicas, e.Spec.Route.Hostnames = 2, []string{"a.example.com"}
-		e.Spec.Route.ResponseHeaders = []echov1.ResponseHeader{{Name: "X-A", Value: "b"}}
 	})
 	want := desiredState(echo)
 	for name, drift := range map[string]func(objects){
@@ -268,7 +269,8 @@ func TestDriftIsReverted(t *testing.T) {
 			spec := &all.route().Spec
 			spec.Hostnames, spec.ParentRefs = append(spec.Hostnames, "evil.example.com"), append(spec.ParentRefs, spec.ParentRefs...)
 			spec.Rules = append(spec.Rules, spec.Rules...)
-			spec.Rules[0].BackendRefs[0].Name, spec.Rules[0].Matches, spec.Rules[0].Filters = "evil", nil, nil
+			spec.Rules[0].BackendRefs[0].Name, spec.Rules[0].Matches = "evil", nil
+			spec.Rules[0].Filters = []gatewayv1.HTTPRouteFilter{{Type: gatewayv1.HTTPRouteFilterResponseHeaderModifier}}
 		},
 	} {
 		live := want.deepCopy()

@@ -91,6 +91,9 @@ func mutateDefaultServer(container *corev1.Container, echo *echov1.Echo) {
 	if code := echo.Spec.StatusCode; code != 0 && code != http.StatusOK {
 		container.Args = append(container.Args, "-status-code="+strconv.Itoa(int(code)))
 	}
+	for _, header := range serverHeaders(echo) {
+		container.Args = append(container.Args, "-header="+escapeDollars(header.Name+": "+header.Value))
+	}
 	if container.Lifecycle != nil {
 		container.Lifecycle.PreStop = nil
 		if *container.Lifecycle == (corev1.Lifecycle{}) {

@@ -50,6 +50,9 @@ func FuzzMutate(f *testing.F) {
 			t.Errorf("pod = %v, want 1 container, 0 init containers and 1 volume", pod)
 		}
 		expectExpansion(t, serverText(want.pod().Containers[0], echo), Text(echo))
+		if headers := headerArgs(t, want.pod().Containers[0].Args); !hasOwnServer(echo) && len(headers) < len(echo.Spec.Headers) {
+			t.Errorf("headers of the server = %q, want at least %v", headers, echo.Spec.Headers)
+		}
 		if echo.Spec.Page != nil {
 			expectPage(t, Text(echo), pageTitle(echo), echo.Spec.Message)
 		}

@@ -14,7 +14,7 @@ import (
 func WantsHTTPRoute(echo *echov1.Echo) bool { return echo.Spec.Route != nil }
 
 // HTTPRoute mutates the HTTPRoute of the Echo. It has exactly one rule, which keeps its name and its
-// timeouts. Other filters and backends would change the answer, so the rule has none.
+// timeouts. Filters and other backends would change the response, so the rule has none.
 func HTTPRoute(route *gatewayv1.HTTPRoute, echo *echov1.Echo) {
 	setMeta(route, echo, serverComponent)
 	spec := ptr.Deref(echo.Spec.Route, echov1.Route{})
@@ -27,7 +27,7 @@ func HTTPRoute(route *gatewayv1.HTTPRoute, echo *echov1.Echo) {
 	if len(route.Spec.Rules) > 0 {
 		rule = route.Spec.Rules[0]
 	}
-	rule.Matches, rule.Filters = matches(spec.Paths), filters(spec.ResponseHeaders)
+	rule.Matches, rule.Filters = matches(spec.Paths), nil
 	rule.BackendRefs = []gatewayv1.HTTPBackendRef{{BackendRef: gatewayv1.BackendRef{
 		BackendObjectReference: gatewayv1.BackendObjectReference{
 			Group: ptr.To[gatewayv1.Group](""),
@@ -69,17 +69,6 @@ func matches(paths []echov1.Path) (all []gatewayv1.HTTPRouteMatch) {
 		}})
 	}
 	return all
-}
-
-func filters(headers []echov1.ResponseHeader) []gatewayv1.HTTPRouteFilter {
-	if len(headers) == 0 {
-		return nil
-	}
-	modifier := &gatewayv1.HTTPHeaderFilter{}
-	for _, header := range headers {
-		modifier.Set = append(modifier.Set, gatewayv1.HTTPHeader{Name: gatewayv1.HTTPHeaderName(header.Name), Value: header.Value})
-	}
-	return []gatewayv1.HTTPRouteFilter{{Type: gatewayv1.HTTPRouteFilterResponseHeaderModifier, ResponseHeaderModifier: modifier}}
 }
 
 // ExternalURL returns the URL of the Echo outside the cluster, or an empty string if the Echo has no

@@ -47,6 +47,9 @@ var removed = paths(
 // probes match those of a server of the user's own. Without a readinessPath, they are removed.
 var probes = paths(`spec\.template\.spec\.containers\[echo\]\.(startup|readiness|liveness)Probe`)
 
+// startupProbe matches that of a server, which the default server does not have.
+var startupProbe = paths(`spec\.template\.spec\.containers\[echo\]\.startupProbe`)
+
 func paths(patterns ...string) *regexp.Regexp { return regexp.MustCompile("^" + oneOf(patterns...)) }
 func oneOf(patterns ...string) string         { return "(" + strings.Join(patterns, "|") + ")" }
 
@@ -76,7 +79,8 @@ func FuzzOwnership(f *testing.F) {
 			maps.Copy(all, after)
 			for field := range all {
 				_, isOwned := owned[field]
-				if isOwned && !strings.HasPrefix(field, "status.") || removed.MatchString(field) || !hasProbes(echo) && probes.MatchString(field) {
+				isRemoved := removed.MatchString(field) || !hasProbes(echo) && probes.MatchString(field) || !hasOwnServer(echo) && startupProbe.MatchString(field)
+				if isOwned && !strings.HasPrefix(field, "status.") || isRemoved {
 					continue
 				}
 				if !reflect.DeepEqual(before[field], after[field]) {

@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"html/template"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -34,6 +35,21 @@ func Text(echo *echov1.Echo) string {
 	}
 	// The server appends a newline.
 	return strings.TrimSuffix(html.String(), "\n")
+}
+
+const contentType = "Content-Type"
+
+// serverHeaders returns the headers that the operator declares to the default server: those of the spec, and the
+// content type of a page.
+func serverHeaders(echo *echov1.Echo) []echov1.Header {
+	if echo.Spec.Page == nil || hasHeader(echo.Spec.Headers, contentType) {
+		return echo.Spec.Headers
+	}
+	return append(slices.Clone(echo.Spec.Headers), echov1.Header{Name: contentType, Value: "text/html; charset=utf-8"})
+}
+
+func hasHeader(headers []echov1.Header, name string) bool {
+	return slices.ContainsFunc(headers, func(h echov1.Header) bool { return strings.EqualFold(h.Name, name) })
 }
 
 // titleColor returns black or white: whichever has the higher contrast with the colour, at least

@@ -233,21 +233,29 @@ func ClusterIPs(in Inputs) []string {
 	})
 }
 
-// expectation returns the flags that describe the answer. The status of a server of the user's own is
-// the only thing known about its answer.
+// expectation returns the flags that describe the response. The status of a server of the user's own is
+// the only thing known about its response.
 func expectation(echo *echov1.Echo) []string {
 	if hasOwnServer(echo) {
 		return []string{"-status=0"}
 	}
-	code, body := int(echo.Spec.StatusCode), Text(echo)+"\n" // http-echo appends the newline.
-	if code == 0 {
+	code, body, headers := int(echo.Spec.StatusCode), Text(echo)+"\n", serverHeaders(echo) // The server appends the newline.
+	switch code {
+	case 0:
 		code = http.StatusOK
-	}
-	if code == http.StatusNoContent || code == http.StatusNotModified {
+	case http.StatusNoContent, http.StatusResetContent, http.StatusNotModified:
 		body = ""
 	}
+	// The server declares its default only for a body.
+	if body != "" && !hasHeader(headers, contentType) {
+		headers = append(slices.Clone(headers), echov1.Header{Name: contentType, Value: "text/plain; charset=utf-8"})
+	}
 	digest := sha256.Sum256([]byte(body))
-	return []string{"-status=" + strconv.Itoa(code), "-length=" + strconv.Itoa(len(body)), "-sha256=" + hex.EncodeToString(digest[:])}
+	flags := []string{"-status=" + strconv.Itoa(code), "-length=" + strconv.Itoa(len(body)), "-sha256=" + hex.EncodeToString(digest[:])}
+	for _, header := range headers {
+		flags = append(flags, "-header="+header.Name+": "+header.Value)
+	}
+	return flags
 }
 
 // answerHash returns the value of AnswerLabel.

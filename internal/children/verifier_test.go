@@ -82,11 +82,12 @@ func TestVerifierExpectsTheDeclaredAnswer(t *testing.T) {
 		echo *echov1.Echo
 		want []string
 	}{
-		"message":      {newEcho(), answer(200, "xin chao operator\n")},
-		"page":         {page, answer(503, Text(page)+"\n")},
-		"no content":   {newEcho(withStatusCode(204)), answer(204, "")},
-		"not modified": {newEcho(withStatusCode(304)), answer(304, "")},
-		"own server":   {newEcho(ownServer), []string{"-status=0"}},
+		"message":       {newEcho(), answer(200, "xin chao operator\n")},
+		"page":          {page, answer(503, Text(page)+"\n")},
+		"no content":    {newEcho(withStatusCode(204)), answer(204, "")},
+		"reset content": {newEcho(withStatusCode(205)), answer(205, "")},
+		"not modified":  {newEcho(withStatusCode(304)), answer(304, "")},
+		"own server":    {newEcho(ownServer), []string{"-status=0"}},
 	} {
 		args := verifierArgs(t, test.echo, "service")
 		got := slices.DeleteFunc(slices.Clone(args), func(arg string) bool {
@@ -161,6 +162,7 @@ func TestAnswerLabelChangesWithTheAnswerAndTheServer(t *testing.T) {
 		"verifier image": {label(upgraded), false},
 		"message":        {label(inputs, func(e *echov1.Echo) { e.Spec.Message = "other" }), true},
 		"status code":    {label(inputs, withStatusCode(503)), true},
+		"headers":        {label(inputs, withHeaders("Cache-Control", "no-store")), true},
 		"port":           {label(inputs, func(e *echov1.Echo) { e.Spec.Port = 81 }), true},
 		"image":          {label(inputs, func(e *echov1.Echo) { e.Spec.Image = "other" }), true},
 		"server image":   {label(mirror), true},

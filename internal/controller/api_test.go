@@ -1,13 +1,18 @@
 package controller
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
@@ -43,6 +48,46 @@ var _ = Describe("The API", func() {
 			}
 		},
 		entries,
+	)
+
+	// A client that is not written in Go sends the JSON that its author chooses.
+	DescribeTable("rejects a header whose value splits the response, or that HTTP would change",
+		func(field, value string) {
+			header := map[string]string{"name": "X-A", "value": "b"}
+			header[field] = value
+			body, err := json.Marshal(map[string]any{
+				"apiVersion": echov1.GroupVersion.String(), "kind": "Echo", "metadata": map[string]any{"name": "split"},
+				"spec": map[string]any{"message": "m", "headers": []any{header}},
+			})
+			Expect(err).NotTo(HaveOccurred())
+			httpClient, err := rest.HTTPClientFor(adminConfig)
+			Expect(err).NotTo(HaveOccurred())
+			response, err := httpClient.Post(strings.TrimSuffix(adminConfig.Host, "/")+"/apis/"+echov1.GroupVersion.String()+"/namespaces/default/echoes?dryRun=All",
+				"application/json", bytes.NewReader(body))
+			Expect(err).NotTo(HaveOccurred())
+			defer response.Body.Close()
+			text, err := io.ReadAll(response.Body)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(response.StatusCode).To(Equal(http.StatusUnprocessableEntity), string(text))
+			Expect(string(text)).To(ContainSubstring("spec.headers[0]." + field + ": Invalid value"))
+		},
+		Entry("CR LF in the value", "value", "b\r\nSet-Cookie: c=d"),
+		Entry("CR in the value", "value", "b\rc"),
+		Entry("LF in the value", "value", "b\nc"),
+		Entry("LF at the end of the value", "value", "b\n"),
+		Entry("NUL in the value", "value", "b\x00c"),
+		Entry("NUL at the end of the value", "value", "b\x00"),
+		Entry("tab in the value", "value", "b\tc"),
+		Entry("DEL in the value", "value", "b\x7f"),
+		Entry("a letter beyond ASCII in the value", "value", "é"),
+		Entry("no value", "value", ""),
+		Entry("a space before the value", "value", " b"),
+		Entry("a space after the value", "value", "b "),
+		Entry("CR LF in the name", "name", "X-A: b\r\nX-B"),
+		Entry("LF at the end of the name", "name", "X-A\n"),
+		Entry("NUL in the name", "name", "X\x00"),
+		Entry("a colon in the name", "name", "X:"),
+		Entry("a space in the name", "name", "X A"),
 	)
 
 	It("passes every message to the server byte for byte", func() {

@@ -58,10 +58,9 @@ var _ = Describe("The route of an Echo", func() {
 		echo := createEcho(namespace, "hello", func(s *echov1.EchoSpec) {
 			s.Port = 8080
 			s.Route = &echov1.Route{
-				ParentRefs:      []echov1.ParentRef{{Name: "public", Namespace: "infra", SectionName: "https", Port: 8443}, {Name: "internal"}},
-				Hostnames:       []string{"a.example", "*.b.example"},
-				Paths:           []echov1.Path{{Type: "Exact", Value: "/.well-known/security.txt"}, {Value: "/docs"}},
-				ResponseHeaders: []echov1.ResponseHeader{{Name: "Content-Type", Value: "application/json"}},
+				ParentRefs: []echov1.ParentRef{{Name: "public", Namespace: "infra", SectionName: "https", Port: 8443}, {Name: "internal"}},
+				Hostnames:  []string{"a.example", "*.b.example"},
+				Paths:      []echov1.Path{{Type: "Exact", Value: "/.well-known/security.txt"}, {Value: "/docs"}},
 			}
 		})
 		expectRouted(echo, isAccepted, isReady, notDegraded)
@@ -77,8 +76,7 @@ var _ = Describe("The route of an Echo", func() {
 			HaveField("Path", And(HaveField("Type", HaveValue(BeEquivalentTo("Exact"))), HaveField("Value", HaveValue(Equal("/.well-known/security.txt"))))),
 			HaveField("Path", And(HaveField("Type", HaveValue(BeEquivalentTo("PathPrefix"))), HaveField("Value", HaveValue(Equal("/docs"))))),
 		))
-		Expect(route.Spec.Rules[0].Filters).To(HaveExactElements(HaveField("ResponseHeaderModifier.Set",
-			HaveExactElements(gatewayv1.HTTPHeader{Name: "Content-Type", Value: "application/json"}))))
+		Expect(route.Spec.Rules[0].Filters).To(BeEmpty())
 		Expect(route.Spec.Rules[0].BackendRefs).To(HaveExactElements(And(
 			HaveField("Name", BeEquivalentTo("echo-hello")), HaveField("Port", HaveValue(BeEquivalentTo(8080))))))
 		Expect(route.OwnerReferences).To(HaveExactElements(HaveField("UID", echo.UID)))

@@ -41,6 +41,7 @@ type Result string
 const (
 	OK            Result = "ok"
 	WrongStatus   Result = "wrong_status"
+	WrongHeader   Result = "wrong_header"
 	WrongBody     Result = "wrong_body"
 	WrongAddress  Result = "wrong_address"
 	ResolveFailed Result = "resolve_failed"
@@ -51,10 +52,10 @@ const (
 )
 
 // Results lists all results.
-var Results = []Result{OK, WrongStatus, WrongBody, WrongAddress, ResolveFailed, ConnectFailed, TLSFailed, Timeout, Invalid}
+var Results = []Result{OK, WrongStatus, WrongHeader, WrongBody, WrongAddress, ResolveFailed, ConnectFailed, TLSFailed, Timeout, Invalid}
 
-// IsWrong reports whether a server gave another answer than the declared one.
-func (r Result) IsWrong() bool { return r == WrongStatus || r == WrongBody }
+// IsWrong reports whether a server sent another response than the declared one.
+func (r Result) IsWrong() bool { return r == WrongStatus || r == WrongHeader || r == WrongBody }
 
 // Target is what a round requests, and the answer that it expects.
 type Target struct {
@@ -68,12 +69,16 @@ type Target struct {
 	// Length is the expected number of bytes of the body, and SHA256 their digest.
 	Length int64
 	SHA256 [sha256.Size]byte
+	// Header has the expected value of each declared header. The response may have further headers, for example
+	// of a Gateway.
+	Header map[string]string
 	// Timeout is the deadline of a round.
 	Timeout time.Duration
 }
 
-// maxHeaderBytes is the limit of the header of an answer.
-const maxHeaderBytes = 16 << 10
+// maxHeaderBytes is the limit of the header of a response. The declared headers have up to 17 KiB, and a Gateway
+// adds others.
+const maxHeaderBytes = 32 << 10
 
 // Round verifies the target once.
 func (t *Target) Round(ctx context.Context) Result {
@@ -126,16 +131,13 @@ func (t *Target) request(ctx context.Context, host string) Result {
 		MaxResponseHeaderBytes: maxHeaderBytes,
 		ReadBufferSize:         4 << 10,
 	}
-	client := http.Client{
-		Transport:     transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, t.URL.String(), nil)
 	if err != nil {
 		return Invalid
 	}
 	request.Header.Set("User-Agent", "echo-operator-verifier")
-	response, err := client.Do(request)
+	// An http.Client rejects a redirect to a URL that it cannot parse. The transport follows no redirect.
+	response, err := transport.RoundTrip(request)
 	if err != nil {
 		return failure(err)
 	}
@@ -153,7 +155,7 @@ func (t *Target) port() string {
 	return "80"
 }
 
-// compare compares the status and the body with the expected ones.
+// compare compares the status, the body and the declared headers with the expected ones.
 func (t *Target) compare(response *http.Response) Result {
 	if t.Status == 0 {
 		if response.StatusCode < 200 || response.StatusCode > 299 {
@@ -171,6 +173,12 @@ func (t *Target) compare(response *http.Response) Result {
 		return failure(err)
 	case length != t.Length || [sha256.Size]byte(digest.Sum(nil)) != t.SHA256:
 		return WrongBody
+	}
+	for name, value := range t.Header {
+		// The response must have the header once: clients differ in which of several values they use.
+		if got := response.Header.Values(name); len(got) != 1 || got[0] != value {
+			return WrongHeader
+		}
 	}
 	return OK
 }

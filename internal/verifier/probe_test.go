@@ -83,7 +83,7 @@ var hostile = []struct {
 		}
 	}},
 	{"a header that is too large", Invalid, func(w http.ResponseWriter, r *http.Request) {
-		for i := range 32 {
+		for i := range 64 {
 			w.Header().Set("X-"+strconv.Itoa(i), strings.Repeat("x", 1<<10))
 		}
 		write(message)(w, r)

@@ -3,7 +3,7 @@ package verifier
 import "testing"
 
 func TestState(t *testing.T) {
-	// A letter is a result: o for OK, w for a wrong body, t for a timeout. Below it is the state
+	// A letter is a result: o for OK, w for a wrong body, h for a wrong header, t for a timeout. Below it is the state
 	// after that round: + verified, - not verified, ? not known.
 	for _, c := range []struct{ name, results, states string }{
 		{"one good round verifies", "o", "+"},
@@ -13,6 +13,7 @@ func TestState(t *testing.T) {
 		{"failed rounds that are not consecutive do not fail", "ottottotto", "++++++++++"},
 		{"one wrong answer is a failed round", "owo", "+++"},
 		{"two wrong answers fail", "ww", "?-"},
+		{"a wrong header and a wrong body fail", "hw", "?-"},
 		{"two wrong answers within ten rounds fail", "owoooooooow", "++++++++++-"},
 		{"two wrong answers in eleven rounds do not", "owooooooooow", "++++++++++++"},
 		{"wrong answers of some connections stay failed", "owowooowoo", "+++-------"},
@@ -22,7 +23,7 @@ func TestState(t *testing.T) {
 			v, got := State{Threshold: 3}, ""
 			for _, letter := range c.results {
 				before := v
-				changed := v.Add(map[rune]Result{'o': OK, 'w': WrongBody, 't': Timeout}[letter])
+				changed := v.Add(map[rune]Result{'o': OK, 'w': WrongBody, 'h': WrongHeader, 't': Timeout}[letter])
 				if want := before.Known() != v.Known() || before.Verified() != v.Verified(); changed != want {
 					t.Errorf("after %q: changed = %t, want %t", got, changed, want)
 				}

@@ -40,6 +40,18 @@ func samples() {
 		Entry("for go-httpbin, which is ready by its readiness path", "httpbin", "80", http.StatusOK, "", "go-httpbin"),
 		Entry("for the maintenance page", "maintenance-page", "80", http.StatusServiceUnavailable, "text/html", "<title>Back soon</title>"),
 		Entry("for the default backend", "default-backend", "80", http.StatusNotFound, "text/plain", "There is no page at this address.\n"),
+		Entry("for the redirect", "redirect", "80", http.StatusPermanentRedirect, "text/plain", "This service has moved"),
+		Entry("for security.txt", "security-txt", "80", http.StatusOK, "text/plain; charset=utf-8", "Contact: mailto:security@example.com\n"),
+	)
+
+	DescribeTable("sends the declared headers",
+		func(echo string, status int, name, value string) {
+			WaitReady(namespace, echo)
+			Expect(ExpectResponse(namespace, echo, "80", status, Not(BeEmpty())).Values(name)).To(Equal([]string{value}))
+		},
+		Entry("of the redirect", "redirect", http.StatusPermanentRedirect, "Location", "https://www.example.com/"),
+		Entry("of security.txt", "security-txt", http.StatusOK, "Content-Type", "text/plain; charset=utf-8"),
+		Entry("of the maintenance page", "maintenance-page", http.StatusServiceUnavailable, "Retry-After", "3600"),
 	)
 
 	It("runs the sample with a custom command, whose log contains its banner", func() {

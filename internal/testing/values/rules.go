@@ -3,6 +3,7 @@ package values
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -76,6 +77,40 @@ var Rules = []Rule{
 			}
 		},
 	},
+	{
+		Message: "headers must be empty or unset with command or args",
+		Violations: []map[string]any{
+			{"spec.image": "i", "spec.args": []any{"a"}, "spec.headers": headerList("A", "v")},
+			{"spec.image": "i", "spec.command": []any{"c"}, "spec.headers": headerList("Content-Type", "text/html")},
+		},
+		Valid: []map[string]any{
+			{"spec.image": "i", "spec.command": []any{"c"}, "spec.headers": []any{}},
+			{"spec.image": "i", "spec.command": []any{}, "spec.args": []any{}, "spec.headers": headerList("A", "v")},
+		},
+		repair: func(spec map[string]any, _ string) {
+			if hasOwnServer(spec) {
+				delete(spec, "headers")
+			}
+		},
+	},
+	requiredHeader("statusCode 301, 302, 303, 307 or 308 requires the header Location: add it to headers", "Location", "/", 301, 302, 303, 307, 308),
+	requiredHeader("statusCode 401 requires the header WWW-Authenticate: add it to headers", "WWW-Authenticate", "Basic", 401),
+	{
+		Message: "headers must not repeat a name: upper and lower case are equal",
+		Violations: []map[string]any{
+			{"spec.headers": headerList("A", "v", "a", "v")}, {"spec.headers": headerList("Set-Cookie", "a=b", "X", "v", "set-cookie", "c=d")},
+		},
+		Valid: []map[string]any{{"spec.headers": headerList("A", "v", "A-", "v", "!#$%&'*+-.^_`|~0", "v")}},
+	},
+	{
+		Message: "the server sets Connection, Content-Length, Date, Keep-Alive, Trailer, Transfer-Encoding and Upgrade itself",
+		Violations: []map[string]any{
+			{"spec.headers": headerList("Connection", "close")}, {"spec.headers": headerList("content-length", "0")}, {"spec.headers": headerList("DATE", "v")},
+			{"spec.headers": headerList("Keep-Alive", "v")}, {"spec.headers": headerList("Trailer", "v")},
+			{"spec.headers": headerList("Transfer-Encoding", "chunked")}, {"spec.headers": headerList("A", "v", "Upgrade", "h2c")},
+		},
+		Valid: []map[string]any{{"spec.headers": headerList("Proxy-Connection", "v", "Content-Length-", "v", "Expires", "0")}},
+	},
 	limitOfList("command"),
 	limitOfList("args"),
 	{
@@ -122,12 +157,6 @@ var Rules = []Rule{
 				}
 			}
 		},
-	},
-	{
-		Message: "responseHeaders must not repeat a name: upper and lower case are equal",
-		Violations: []map[string]any{{"spec.route.responseHeaders": []any{
-			map[string]any{"name": "A", "value": "v"}, map[string]any{"name": "a", "value": "v"},
-		}}},
 	},
 	{
 		Message:    "timeoutSeconds must be at most periodSeconds",
@@ -183,6 +212,8 @@ var choices = map[string][]any{
 		"a", "docker.io/library/nginx:1.29", "registry.example:5000/a/b@sha256:" + strings.Repeat("0", 64), "NOT//an::image", "$(HOME)", "😀",
 		" outer space ", strings.Repeat("i", 1024),
 	},
+	"headers.*.name":                      {"a", "Content-Type", "Location", "content-type", "WWW-Authenticate", "Set-Cookie", "!#$%&'*+-.^_`|~", strings.Repeat("h", 63)},
+	"headers.*.value":                     {"!", "text/html; charset=utf-8", "$(HOME) $$", "https://example.com/?a=$(ECHO_TEXT)", `"<>\~`, strings.Repeat("v", 1024)},
 	"route.hostnames.*":                   {"a", "status.example.com", "*.example.com", "1.2.3.4", strings.Repeat("h", 253)},
 	"resources.limits.*":                  quantities,
 	"resources.requests.*":                quantities,
@@ -228,6 +259,38 @@ func hasOwnServer(spec map[string]any) bool {
 func shortened(text any, limit int) string {
 	runes := []rune(fmt.Sprint(text))
 	return string(runes[:min(len(runes), limit)])
+}
+
+// headerList returns headers with these names and values.
+func headerList(namesAndValues ...string) (all []any) {
+	for i := 0; i < len(namesAndValues); i += 2 {
+		all = append(all, map[string]any{"name": namesAndValues[i], "value": namesAndValues[i+1]}) //nolint:gosec // The number of arguments is even.
+	}
+	return all
+}
+
+// requiredHeader is the rule that some status codes require a header.
+func requiredHeader(message, name, value string, codes ...int64) Rule {
+	rule := Rule{Message: message}
+	for _, code := range codes {
+		rule.Violations = append(rule.Violations, map[string]any{"spec.statusCode": code},
+			map[string]any{"spec.statusCode": code, "spec.headers": headerList("X-"+name, value)})
+		rule.Valid = append(rule.Valid, map[string]any{"spec.statusCode": code, "spec.headers": headerList(strings.ToUpper(name), value)})
+	}
+	rule.Valid = append(rule.Valid, map[string]any{"spec.statusCode": codes[0] - 1}, map[string]any{"spec.statusCode": codes[len(codes)-1] + 1})
+	rule.repair = func(spec map[string]any, _ string) {
+		code, _ := spec["statusCode"].(int64)
+		headers, _ := spec["headers"].([]any)
+		isNamed := func(header any) bool { return strings.EqualFold(header.(map[string]any)["name"].(string), name) }
+		switch {
+		case !slices.Contains(codes, code) || slices.ContainsFunc(headers, isNamed):
+		case len(headers) == 0:
+			spec["headers"] = headerList(name, value)
+		default:
+			headers[0].(map[string]any)["name"] = name
+		}
+	}
+	return rule
 }
 
 // limitOfList is the rule that limits all items of a list together.

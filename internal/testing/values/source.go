@@ -124,7 +124,7 @@ func (s source) integer(schema *props) int64 {
 	case anyValue:
 	}
 	// Ports and status codes that the operator treats differently are among the edge cases.
-	edge := []int64{low, high, 80, 204, 304, 1023, 1024, low + s.Int63n(high-low+1)}[s.Intn(8)]
+	edge := []int64{low, high, 80, 204, 205, 301, 304, 401, 1023, 1024, low + s.Int63n(high-low+1)}[s.Intn(11)]
 	return max(low, min(edge, high))
 }
 

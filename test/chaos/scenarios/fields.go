@@ -72,6 +72,9 @@ func fieldPairs() map[string][]change {
 	rejected := func(c change, message string) change { c.rejection = message; return c }
 	childRejected := func(c change, message string) change { c.childRejection = message; return c }
 	const ownCode = "statusCode must be 200 or unset with command or args"
+	const needsLocation = "statusCode 301, 302, 303, 307 or 308 requires the header Location"
+	const ownHeaders = "headers must be empty or unset with command or args"
+	header := func(name, value string) []any { return []any{map[string]any{"name": name, "value": value}} }
 	const needsServer = "readinessPath is for a server of your own: set command or args, too"
 	const needsImage = "command and args are for a server of your own: set image, too"
 	cpu := func(quantity string) map[string]any { return map[string]any{"cpu": quantity} }
@@ -95,6 +98,13 @@ func fieldPairs() map[string][]change {
 		"statusCode and args": {
 			set("statusCode", 503, "page.title", "t"), rejected(set("image", customImage, "args", []any{"-v"}), ownCode), set("image", customImage, "args", []any{"-v"}, "statusCode", 200),
 			rejected(set("statusCode", 204), ownCode), set("statusCode", nil), set("args", nil, "statusCode", 404), set("image", nil, "statusCode", nil)},
+		"statusCode and headers": {
+			rejected(set("statusCode", 308), needsLocation), set("statusCode", 308, "headers", header("location", "/$(HOME)")), rejected(set("headers", nil), needsLocation),
+			set("verify.from", "Cluster"), set("headers", header("Location", "/b")), set("statusCode", 204), set("page.title", "t", "statusCode", 503),
+			set("headers", header("CONTENT-TYPE", "text/plain")), set("page", nil), set("headers", nil), set("statusCode", nil, "verify", nil)},
+		"headers and args": {
+			set("headers", header("A", "b")), rejected(set("image", customImage, "args", []any{"-v"}), ownHeaders), set("headers", []any{}, "image", customImage, "args", []any{"-v"}),
+			rejected(set("headers", header("A", "b")), ownHeaders), set("headers", nil), set("image", nil, "args", nil), set("headers", header("A", "c")), set("headers", nil)},
 		"verify.timeoutSeconds and verify.periodSeconds": {
 			set("verify.periodSeconds", 5, "verify.timeoutSeconds", 5), rejected(set("verify.timeoutSeconds", 6), "timeoutSeconds must be at most periodSeconds"),
 			set("verify.periodSeconds", 6), set("verify.timeoutSeconds", 6), set("verify", nil)},

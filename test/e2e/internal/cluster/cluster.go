@@ -66,13 +66,15 @@ var httpClient = sync.OnceValue(func() *http.Client {
 })
 
 // Raw requests a path of the API server, like kubectl get --raw. It returns every response, whatever
-// its status code is.
+// its status code is, and follows no redirect.
 func Raw(path string) (response *http.Response, body string, err error) {
 	address, _, err := rest.DefaultServerUrlFor(restConfig())
 	if err != nil {
 		return nil, "", err
 	}
-	response, err = httpClient().Get(strings.TrimSuffix(address.String(), "/") + path)
+	client := *httpClient()
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	response, err = client.Get(strings.TrimSuffix(address.String(), "/") + path)
 	if err != nil {
 		return nil, "", err
 	}
