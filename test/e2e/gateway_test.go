@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"fmt"
 	"context"
 	"io"
 	"maps"
@@ -140,21 +141,26 @@ func gateways() {
 		expectThroughGateway("http://after.example.com/", http.StatusNotFound, Not(BeEmpty()))
 	})
 
-	It("answers every request with the old or the new answer during an edit of message", func() {
-		const namespace = "gateway-edit-e2e"
+	DescribeTable("responds to every request with the old or the new message during edits", func(replicas int32) {
+		namespace := fmt.Sprintf("gateway-edit-%d-e2e", replicas)
 		NewNamespace(namespace)
-		CreateEcho(namespace, "edited", routed("first", traefik, anyListener))
+		spec := routed("first", traefik, anyListener)
+		spec.Replicas = replicas
+		CreateEcho(namespace, "edited", spec)
 		WaitReady(namespace, "edited")
 		expectThroughGateway("http://"+traefik+"/", http.StatusOK, Equal("first\n"))
 		workload.StartProber(namespace, "prober", "http://"+traefik+"/=first|second")
-		PatchEcho(namespace, "edited", `{"message":"second"}`)
-		WaitSettled(namespace)
+		for _, message := range []string{"second", "first", "second"} {
+			PatchEcho(namespace, "edited", `{"message":"`+message+`"}`)
+			WaitSettled(namespace)
+		}
 		expectThroughGateway("http://"+traefik+"/", http.StatusOK, Equal("second\n"))
 		requests := workload.RequestsOf(namespace, "prober")
 		AddReportEntry("requests", requests)
-		Expect(requests.Failed).To(BeZero(), "failed requests:\n%s", strings.Join(requests.Failures, "\n"))
-		Expect(slices.Collect(maps.Keys(requests.Answers))).To(ConsistOf("first", "second"), "answers")
-	})
+		Expect(requests.Failed+requests.KeptFailed).To(BeZero(), "failed requests:\n%s", strings.Join(requests.Failures, "\n"))
+		Expect(slices.Collect(maps.Keys(requests.Answers))).To(ConsistOf("first", "second"), "responses")
+		Kubectl("delete", "namespace", namespace) // Its route would match the requests of other specs.
+	}, Entry("of one pod", int32(1)), Entry("of three pods", int32(3)))
 
 	It("reports the layer of a Gateway that stops", func() {
 		spec := routed("route", traefik, anyListener)
