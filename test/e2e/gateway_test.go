@@ -3,8 +3,8 @@
 package e2e
 
 import (
-	"fmt"
 	"context"
+	"fmt"
 	"io"
 	"maps"
 	"net"
