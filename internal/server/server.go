@@ -102,9 +102,10 @@ func (s *Server) accept(listener net.Listener) {
 			time.Sleep(rotation)
 			continue
 		}
-		// If no connection is idle, one makes room after its response, so each client gets its turn.
+		// If no connection is idle, one makes room after its response, so each client gets its turn. Connections without
+		// a request will soon be old enough: clients that never send do not displace those that do.
 		for s.count() >= s.maxConnections && s.closeIdle(1+s.maxConnections/64, idleAge) == 0 {
-			s.full.Store(true)
+			s.full.Store(!s.hasFresh())
 			time.Sleep(rotation)
 		}
 		c := newConnection(s, tcp.(*net.TCPConn)) //nolint:forcetypeassert // Every listener that main creates is a TCP listener.
@@ -119,6 +120,18 @@ func (s *Server) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.connections)
+}
+
+// hasFresh reports whether a connection waits for its first request.
+func (s *Server) hasFresh() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.connections {
+		if c.phase.Load() == fresh {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *Server) remove(c *connection) {

@@ -406,12 +406,15 @@ func TestClientsThatHoldAllBuffersHaveLessTime(t *testing.T) {
 		dial(t, address).send("GET / HTTP/1.1\r\n")
 	}
 	eventually(t, "all buffers in use", func() bool { return len(s.readers) == cap(s.readers) })
-	begin := time.Now()
-	if err := dial(t, address).get(); err != nil {
-		t.Errorf("no response: %v", err)
+	begin, c := time.Now(), dial(t, address)
+	c.send(get)
+	s.await(t, waiting, 1)
+	s.now.Add(int64(shortLimit / tick))
+	if _, _, err := c.response(http.MethodGet); err != nil {
+		t.Errorf("no response to a request that waited for a buffer: %v", err)
 	}
-	if since := time.Since(begin); since > shortLimit+3*tick {
-		t.Errorf("response after %s, want it after %s", since, shortLimit)
+	if since := time.Since(begin); since > 3*tick {
+		t.Errorf("response after %s, want it after the next tick", since)
 	}
 }
 
@@ -469,6 +472,24 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 	}
 	if open != bound/2 {
 		t.Errorf("%d of the first connections are open, want the %d for which there is room", open, bound/2)
+	}
+}
+
+func TestSilentConnectionsDoNotDisplaceBusyOnes(t *testing.T) {
+	t.Parallel()
+	const bound = 8
+	s, address := start(t, hello(), bound)
+	busy := dial(t, address)
+	for range bound {
+		dial(t, address) // One of them has to wait.
+	}
+	s.awaitCount(t, bound)
+	for range 30 {
+		busy.send(get)
+		if response, _, err := busy.response(http.MethodGet); err != nil || response.Close {
+			t.Fatalf("response to the busy client is %v, error %v, want one without Connection: close", response, err)
+		}
+		time.Sleep(5 * time.Millisecond)
 	}
 }
 

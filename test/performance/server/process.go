@@ -17,7 +17,7 @@ import (
 // The limits of a default Echo's container: 100m and 64Mi.
 const cpuPeriod, cpuQuota, memoryLimit = 100_000, 10_000, 64 << 20
 
-const nginxConf = `daemon off; pid %[1]s/pid; error_log /dev/null; worker_processes 1; events { worker_connections 10000; }
+const nginxConf = `daemon off; master_process off; pid %[1]s/pid; error_log /dev/null; events { worker_connections 10000; }
 http { access_log off; client_body_temp_path %[1]s/a; proxy_temp_path %[1]s/b; fastcgi_temp_path %[1]s/c; uwsgi_temp_path %[1]s/d;
 scgi_temp_path %[1]s/e; server { listen %[2]s backlog=4096; location / { return 200 "maintenance\n"; } } }`
 
@@ -88,7 +88,7 @@ func (s *server) isAlive() bool {
 func (s *server) stop() {
 	_ = s.process.Process.Kill() // It may have ended.
 	<-s.ended
-	for _, group := range s.groups { // The other process of nginx ends later.
+	for _, group := range s.groups { // The kernel removes the process from them a little later.
 		for end := time.Now().Add(5 * time.Second); os.Remove(group) != nil && time.Now().Before(end); time.Sleep(time.Millisecond) {
 		}
 	}
