@@ -134,7 +134,7 @@ func requests() {
 	It("sends the response from the moment when a new Echo is Ready for the first time", func() {
 		for i := range 3 {
 			echo := fmt.Sprintf("new-%d", i)
-			workload.StartProber(namespace, echo, fmt.Sprintf("http://echo-%s.%s.svc/=new", echo, namespace))
+			workload.StartEarlyProber(namespace, echo, fmt.Sprintf("http://echo-%s.%s.svc/=new", echo, namespace))
 			CreateEcho(namespace, echo, echov1.EchoSpec{Message: "new", Replicas: int32(1 + i)})
 			expectOnly(namespace, echo, echo, "new")
 		}

@@ -52,7 +52,7 @@ func main() {
 		if !found {
 			log.Fatalf("invalid target %q: want a URL, =, and texts separated by |", target) //nolint:gosec // The target comes from the pod's own manifest.
 		}
-		counted.probe(url, strings.Split(texts, "|"))
+		go counted.probe(url, strings.Split(texts, "|"))
 	}
 	http.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		counted.Lock()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"time"
 
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/gomega"
@@ -15,6 +16,9 @@ import (
 
 	"github.com/kkloud-io/echo-operator/test/e2e/internal/cluster"
 )
+
+// pollPeriod is the time between two looks at a prober.
+const pollPeriod = 500 * time.Millisecond
 
 // Requests are the counts of a prober.
 type Requests struct {
@@ -33,6 +37,14 @@ type Requests struct {
 // StartProber starts a pod that requests each URL twenty times a second over new connections, and a
 // hundred times over ten kept ones. A target is a URL, an equals sign, and the texts of which each answer must contain one.
 func StartProber(namespace, name string, targets ...string) {
+	ginkgo.GinkgoHelper()
+	StartEarlyProber(namespace, name, targets...)
+	gomega.Eventually(RequestsOf).WithArguments(namespace, name).WithTimeout(time.Minute).WithPolling(pollPeriod).
+		Should(gomega.HaveField("Sent", gomega.BeNumerically(">", 2*len(targets))))
+}
+
+// StartEarlyProber is StartProber for targets that do not exist yet.
+func StartEarlyProber(namespace, name string, targets ...string) {
 	ginkgo.GinkgoHelper()
 	gomega.Expect(cluster.Client().Create(context.Background(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -56,7 +68,7 @@ func StartProber(namespace, name string, targets ...string) {
 	gomega.Eventually(func() error {
 		_, err := requestsOf(namespace, name)
 		return err
-	}, "1m", "500ms").Should(gomega.Succeed())
+	}, time.Minute, pollPeriod).Should(gomega.Succeed())
 }
 
 // RequestsOf returns the present counts of a prober.
