@@ -194,25 +194,32 @@ func isTooLarge(err error) bool {
 // The lengths of bodies in fasthttp's heads.
 const chunked, none = -1, -2
 
+// probeAgent starts the User-Agent of the kubelet, which also probes a pod that stops.
+var probeAgent = []byte("kube-probe/")
+
 // respond sends the response and reads the body of the request. It reports whether the connection stays open.
 func (c *connection) respond(r *reader) bool {
 	length := r.head.ContentLength()
 	hasBody := length != 0 && length != none
 	// A client that expects an interim response may omit the body, so the start of the next request is unknown.
 	isEarly := hasBody && (length > maxBodySize || len(r.head.Peek("Expect")) > 0)
+	draining := c.server.draining.Load()
+	if draining && !bytes.HasPrefix(r.head.UserAgent(), probeAgent) {
+		c.server.lastRequest.Store(c.server.now.Load())
+	}
 	p := explicit
 	switch {
-	case isEarly || r.head.ConnectionClose() || c.server.draining.Load() || c.server.full.CompareAndSwap(true, false):
+	case isEarly || r.head.ConnectionClose() || draining || c.server.full.CompareAndSwap(true, false):
 		p = closing
 	case r.head.IsHTTP11():
 		p = implicit
 	}
-	bytes := c.server.messages.Load()[p].all
+	response := c.server.messages.Load()[p].all
 	if r.head.IsHead() {
-		bytes = c.server.messages.Load()[p].head
+		response = c.server.messages.Load()[p].head
 	}
 	c.enter(responding)
-	if _, err := c.tcp.Write(bytes); err != nil {
+	if _, err := c.tcp.Write(response); err != nil {
 		return false
 	}
 	if hasBody && !isEarly {

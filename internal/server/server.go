@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// A server that drains accepts connections for drainMin, and until none has arrived for drainQuiet: nodes and
+	// A server that drains accepts connections for drainMin, and until no request has arrived for drainQuiet: nodes and
 	// Gateways learn of a removed endpoint after its server does. drainMax is less than the grace period of a pod.
 	drainMin, drainQuiet, drainMax = 5 * time.Second, 3 * time.Second, 25 * time.Second
 	// closeMax is the time for responses after the listener has been closed.
@@ -38,10 +38,10 @@ type Server struct {
 	mu          sync.Mutex
 	connections map[*connection]struct{}
 
-	now          atomic.Int64 // in ticks since the start
-	lastAccepted atomic.Int64 // in ticks since the start
-	draining     atomic.Bool
-	full         atomic.Bool // The next response closes its connection.
+	now         atomic.Int64 // in ticks since the start
+	lastRequest atomic.Int64 // while the server drains, in ticks since the start
+	draining    atomic.Bool
+	full        atomic.Bool // The next response closes its connection.
 }
 
 // New returns a server that keeps up to maxConnections connections.
@@ -73,7 +73,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) {
 				continue
 			}
 			drained++
-			quiet := time.Duration(s.now.Load()-s.lastAccepted.Load()) * tick
+			quiet := time.Duration(s.now.Load()-s.lastRequest.Load()) * tick
 			if since := time.Duration(drained) * tick; since >= drainMax || since > drainMin && quiet > drainQuiet {
 				s.close(listener)
 				return
@@ -96,7 +96,6 @@ func (s *Server) accept(listener net.Listener) {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		s.lastAccepted.Store(s.now.Load())
 		if err != nil { // Neither a file descriptor nor memory is left.
 			s.closeIdle(1, 0)
 			time.Sleep(rotation)

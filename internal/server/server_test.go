@@ -594,6 +594,17 @@ func TestDrainLosesNoRequest(t *testing.T) {
 	time.Sleep(200 * time.Millisecond)
 	begin := time.Now()
 	drain()
+	go func() { // The kubelet probes a pod until it has stopped. That does not prolong the drain.
+		for range time.Tick(time.Second) {
+			request, _ := http.NewRequest(http.MethodGet, "http://"+address, nil)
+			request.Header.Set("User-Agent", "kube-probe/1.37")
+			response, err := http.DefaultClient.Do(request)
+			if err != nil {
+				return
+			}
+			_ = response.Body.Close()
+		}
+	}()
 	time.Sleep(3 * time.Second) // Until nodes and Gateways know that the endpoint is removed.
 	if s.count() == 0 {
 		t.Error("idle connection is closed early")
