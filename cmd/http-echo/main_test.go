@@ -120,7 +120,10 @@ func TestErrorsNameTheFlag(t *testing.T) {
 		{[]string{"-text=a", "-listen=127.0.0.1:0", "-health-listen=" + used}, "-health-listen"},
 		{[]string{"-text=a", "-port=1"}, "-port"},
 	} {
-		if err := run(t.Context(), test.args, io.Discard); err == nil || !strings.Contains(err.Error(), test.want) {
+		ctx, stop := context.WithTimeout(t.Context(), time.Second)
+		err := run(ctx, test.args, io.Discard)
+		stop()
+		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("run(%q) = %v, want an error with %q", test.args, err, test.want)
 		}
 	}

@@ -406,12 +406,19 @@ func TestClientsThatHoldAllBuffersHaveLessTime(t *testing.T) {
 		dial(t, address).send("GET / HTTP/1.1\r\n")
 	}
 	eventually(t, "all buffers in use", func() bool { return len(s.readers) == cap(s.readers) })
-	begin, c := time.Now(), dial(t, address)
-	c.send(get)
-	s.await(t, waiting, 1)
+	begin := time.Now()
+	var others []*client
+	for range cap(s.readers) {
+		c := dial(t, address)
+		c.send(get)
+		others = append(others, c)
+	}
+	s.await(t, waiting, len(others))
 	s.now.Add(int64(shortLimit / tick))
-	if _, _, err := c.response(http.MethodGet); err != nil {
-		t.Errorf("no response to a request that waited for a buffer: %v", err)
+	for _, c := range others {
+		if _, _, err := c.response(http.MethodGet); err != nil {
+			t.Errorf("no response to a request that waited for a buffer: %v", err)
+		}
 	}
 	if since := time.Since(begin); since > 3*tick {
 		t.Errorf("response after %s, want it after the next tick", since)
