@@ -226,7 +226,7 @@ func (c *connection) respond(r *reader) bool {
 		c.enter(readingBody)
 		isEarly = !r.discard(length)
 	}
-	if isEarly {
+	if isEarly || p == closing && r.Buffered() > 0 { // The client has sent more.
 		c.linger()
 	}
 	return p != closing && !isEarly
