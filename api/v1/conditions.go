@@ -3,8 +3,8 @@ package v1
 // Condition types of an Echo. Types and reasons are part of the API: scripts and
 // alerts may rely on them.
 const (
-	// ConditionReady is the summary. It is True only when the newest spec is rolled out
-	// completely and its endpoint serves. Otherwise its reason repeats the cause.
+	// ConditionReady is the summary. It is True only when the newest spec is rolled out completely, and new
+	// connections through the Service reach only its servers. Otherwise its reason repeats the cause.
 	ConditionReady = "Ready"
 
 	// ConditionAvailable is True while at least one pod can answer through the Service,

@@ -119,8 +119,8 @@ type EchoSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Arguments",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	Args []string `json:"args,omitempty"`
 
-	// The path of the HTTP readiness and liveness probes of a server of your own, for example
-	// "/healthz". The server must answer it on `targetPort` with a status code from 200 to 399. Only
+	// The path of the HTTP probes of a server of your own, for example "/healthz". The server has five
+	// minutes to start, and must answer it on `targetPort` with a status code from 200 to 399. Only
 	// with `command` or `args`. When unset, such a server has no probes. It starts with / and has up
 	// to 1,024 printable ASCII characters without spaces.
 	//
