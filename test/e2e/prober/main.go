@@ -33,8 +33,8 @@ const (
 // counts is what the prober serves.
 type counts struct {
 	sync.Mutex
-	// Unanswered counts the requests before the first response of each URL.
-	Unanswered int
+	// Attempts counts the requests until the first response of each URL, when they start.
+	Attempts int
 	// Sent and Failed count the requests over new connections.
 	Sent, Failed int
 	// KeptSent and KeptFailed count the requests over connections that are kept alive.
@@ -69,13 +69,12 @@ func main() {
 // first packets of a new pod may be lost.
 func (c *counts) probe(url string, texts []string) {
 	for {
-		_, err := (&prober{method: http.MethodGet, url: url}).request(texts)
-		if err == nil {
+		c.Lock()
+		c.Attempts++
+		c.Unlock()
+		if _, err := (&prober{method: http.MethodGet, url: url}).request(texts); err == nil {
 			break
 		}
-		c.Lock()
-		c.Unanswered++
-		c.Unlock()
 		time.Sleep(interval)
 	}
 	for _, method := range []string{http.MethodGet, http.MethodPost} {

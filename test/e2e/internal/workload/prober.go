@@ -22,8 +22,8 @@ const pollPeriod = 500 * time.Millisecond
 
 // Requests are the counts of a prober.
 type Requests struct {
-	// Unanswered counts the requests before the first response of each URL.
-	Unanswered int
+	// Attempts counts the requests until the first response of each URL, when they start.
+	Attempts int
 	// Sent and Failed count the requests over new connections.
 	Sent, Failed int
 	// KeptSent and KeptFailed count the requests over connections that the prober keeps alive.
@@ -92,7 +92,7 @@ func requestsOf(namespace, name string) (requests Requests, err error) {
 
 // Since returns the difference to earlier counts. Failures contains all that the prober kept.
 func (r Requests) Since(before Requests) Requests {
-	r.Unanswered -= before.Unanswered
+	r.Attempts -= before.Attempts
 	r.Sent -= before.Sent
 	r.Failed -= before.Failed
 	r.KeptSent -= before.KeptSent
