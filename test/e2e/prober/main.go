@@ -8,6 +8,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -33,7 +34,7 @@ const (
 // counts is what the prober serves.
 type counts struct {
 	sync.Mutex
-	// Attempts counts the requests until the first response of each URL, when they start.
+	// Attempts counts the requests until the first response of each URL, when they start, and only if the name resolves.
 	Attempts int
 	// Sent and Failed count the requests over new connections.
 	Sent, Failed int
@@ -72,8 +73,14 @@ func (c *counts) probe(url string, texts []string) {
 		c.Lock()
 		c.Attempts++
 		c.Unlock()
-		if _, err := (&prober{method: http.MethodGet, url: url}).request(texts); err == nil {
+		_, err := (&prober{method: http.MethodGet, url: url}).request(texts)
+		if err == nil {
 			break
+		}
+		if unresolved := (*net.DNSError)(nil); errors.As(err, &unresolved) { // DNS caches that a new Service did not exist.
+			c.Lock()
+			c.Attempts--
+			c.Unlock()
 		}
 		time.Sleep(interval)
 	}

@@ -22,7 +22,7 @@ const pollPeriod = 500 * time.Millisecond
 
 // Requests are the counts of a prober.
 type Requests struct {
-	// Attempts counts the requests until the first response of each URL, when they start.
+	// Attempts counts the requests until the first response of each URL, when they start, and only if the name resolves.
 	Attempts int
 	// Sent and Failed count the requests over new connections.
 	Sent, Failed int
