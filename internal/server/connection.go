@@ -94,10 +94,11 @@ func (c *connection) serve() {
 	defer c.server.remove(c)
 	defer c.tcp.Close()
 	for c.raw.Read(hasArrived) == nil {
+		// The time comes first: the deadline of the phase counts from it.
+		c.since.Store(c.server.now.Load())
 		if phase := c.phase.Load(); phase == closed || !c.phase.CompareAndSwap(phase, waiting) {
 			return
 		}
-		c.enter(waiting)
 		c.server.readers <- struct{}{}
 		c.enter(readingHead)
 		r := readers.Get().(*reader) //nolint:forcetypeassert // New has no other type.
@@ -243,11 +244,11 @@ func (r *reader) discard(length int) bool {
 }
 
 func (c *connection) reject(status int) {
-	c.enter(responding)
-	response := Response{Status: status, Body: []byte(http.StatusText(status) + "\n")}
 	if status == gone {
 		return
 	}
+	c.enter(responding)
+	response := Response{Status: status, Body: []byte(http.StatusText(status) + "\n")}
 	if _, err := c.tcp.Write(response.render(time.Now())[closing].all); err == nil {
 		c.linger()
 	}

@@ -64,7 +64,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) {
 	for done, drained := ctx.Done(), int64(0); ; {
 		select {
 		case <-done:
-			done, drained = nil, 0
+			done = nil
 			s.draining.Store(true)
 		case now := <-ticker.C:
 			s.messages.Store(s.response.render(now))
