@@ -1,4 +1,5 @@
 // Command prober requests URLs at a constant rate, and serves the counts of successful and failed requests on port 8080.
+// A request for /request?target=<target> makes one request at once, and answers 502 with the reason if it fails.
 // Each URL has clients for GET and POST, over new connections and over those that are kept alive. A response must have
 // status 200 and contain one of the target's texts; the first text that it contains is counted.
 //
@@ -8,7 +9,6 @@ package main
 import (
 	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -34,8 +34,6 @@ const (
 // counts is what the prober serves.
 type counts struct {
 	sync.Mutex
-	// Attempts counts the requests until the first response of each URL, when they start, and only if the name resolves.
-	Attempts int
 	// Sent and Failed count the requests over new connections.
 	Sent, Failed int
 	// KeptSent and KeptFailed count the requests over connections that are kept alive.
@@ -49,12 +47,22 @@ type counts struct {
 func main() {
 	counted := &counts{Answers: map[string]int{}}
 	for _, target := range os.Args[1:] {
-		url, texts, found := strings.Cut(target, "=")
-		if !found {
-			log.Fatalf("invalid target %q: want a URL, =, and texts separated by |", target) //nolint:gosec // The target comes from the pod's own manifest.
+		url, texts, err := parse(target)
+		if err != nil {
+			log.Fatal(err) //nolint:gosec // The target comes from the pod's own manifest.
 		}
-		go counted.probe(url, strings.Split(texts, "|"))
+		go counted.probe(url, texts)
 	}
+	http.HandleFunc("/request", func(w http.ResponseWriter, r *http.Request) {
+		url, texts, err := parse(r.FormValue("target"))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		if _, err := (&prober{method: http.MethodGet, url: url}).request(texts); err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+		}
+	})
 	http.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		counted.Lock()
 		defer counted.Unlock()
@@ -66,21 +74,20 @@ func main() {
 	log.Fatal(server.ListenAndServe())
 }
 
+func parse(target string) (url string, texts []string, err error) {
+	url, text, found := strings.Cut(target, "=")
+	if !found {
+		return "", nil, fmt.Errorf("invalid target %q: want a URL, =, and texts separated by |", target)
+	}
+	return url, strings.Split(text, "|"), nil
+}
+
 // probe starts clients that request the URL until the program ends. They start after the URL has answered once: the
 // first packets of a new pod may be lost.
 func (c *counts) probe(url string, texts []string) {
 	for {
-		c.Lock()
-		c.Attempts++
-		c.Unlock()
-		_, err := (&prober{method: http.MethodGet, url: url}).request(texts)
-		if err == nil {
+		if _, err := (&prober{method: http.MethodGet, url: url}).request(texts); err == nil {
 			break
-		}
-		if unresolved := (*net.DNSError)(nil); errors.As(err, &unresolved) { // DNS caches that a new Service did not exist.
-			c.Lock()
-			c.Attempts--
-			c.Unlock()
 		}
 		time.Sleep(interval)
 	}

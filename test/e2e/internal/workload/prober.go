@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"time"
 
@@ -22,8 +24,6 @@ const pollPeriod = 500 * time.Millisecond
 
 // Requests are the counts of a prober.
 type Requests struct {
-	// Attempts counts the requests until the first response of each URL, when they start, and only if the name resolves.
-	Attempts int
 	// Sent and Failed count the requests over new connections.
 	Sent, Failed int
 	// KeptSent and KeptFailed count the requests over connections that the prober keeps alive.
@@ -37,14 +37,6 @@ type Requests struct {
 // StartProber starts a pod that requests each URL twenty times a second over new connections, and a
 // hundred times over ten kept ones. A target is a URL, an equals sign, and the texts of which each answer must contain one.
 func StartProber(namespace, name string, targets ...string) {
-	ginkgo.GinkgoHelper()
-	StartEarlyProber(namespace, name, targets...)
-	gomega.Eventually(RequestsOf).WithArguments(namespace, name).WithTimeout(time.Minute).WithPolling(pollPeriod).
-		Should(gomega.HaveField("Sent", gomega.BeNumerically(">", 2*len(targets))))
-}
-
-// StartEarlyProber is StartProber for targets that do not exist yet.
-func StartEarlyProber(namespace, name string, targets ...string) {
 	ginkgo.GinkgoHelper()
 	gomega.Expect(cluster.Client().Create(context.Background(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -65,10 +57,17 @@ func StartEarlyProber(namespace, name string, targets ...string) {
 			AutomountServiceAccountToken:  new(false),
 		},
 	})).To(gomega.Succeed())
-	gomega.Eventually(func() error {
-		_, err := requestsOf(namespace, name)
-		return err
-	}, time.Minute, pollPeriod).Should(gomega.Succeed())
+	gomega.Eventually(requestsOf).WithArguments(namespace, name).WithTimeout(time.Minute).WithPolling(pollPeriod).
+		Should(gomega.HaveField("Sent", gomega.BeNumerically(">", 2*len(targets))))
+}
+
+// Request lets the pod of a prober request a target once, now, over a new connection.
+func Request(namespace, prober, target string) error {
+	response, body, err := cluster.Raw("/api/v1/namespaces/" + namespace + "/pods/" + prober + ":8080/proxy/request?target=" + url.QueryEscape(target))
+	if err == nil && response.StatusCode != http.StatusOK {
+		return errors.New(body)
+	}
+	return err
 }
 
 // RequestsOf returns the present counts of a prober.
@@ -92,7 +91,6 @@ func requestsOf(namespace, name string) (requests Requests, err error) {
 
 // Since returns the difference to earlier counts. Failures contains all that the prober kept.
 func (r Requests) Since(before Requests) Requests {
-	r.Attempts -= before.Attempts
 	r.Sent -= before.Sent
 	r.Failed -= before.Failed
 	r.KeptSent -= before.KeptSent
