@@ -219,7 +219,7 @@ func (r *EchoReconciler) create(ctx context.Context, echo *echov1.Echo, c childr
 	c.Mutate(object, echo, in)
 	children.SetGeneration(object, echo.Generation)
 	start := time.Now()
-	if err := call(ctx, func() error { return r.clientOf(c).Create(ctx, object) }); err != nil {
+	if err := r.clientOf(c).Create(ctx, object); err != nil {
 		// Admission may reject the creation of an object that exists.
 		took := time.Since(start)
 		existing, readErr := r.readLive(ctx, echo, c)
@@ -285,7 +285,7 @@ func (r *EchoReconciler) patch(ctx context.Context, echo *echov1.Echo, c childre
 	}
 	object := live.DeepCopyObject().(client.Object)
 	start := time.Now()
-	if err := call(ctx, func() error { return r.clientOf(c).Patch(ctx, object, patch) }); err != nil {
+	if err := r.clientOf(c).Patch(ctx, object, patch); err != nil {
 		rejected, err := r.rejectedUpdate(ctx, echo, c, live, err, time.Since(start))
 		rejected.object, rejected.overridden = live, record
 		return rejected, err
@@ -340,9 +340,7 @@ func (r *EchoReconciler) remove(ctx context.Context, echo *echov1.Echo, c childr
 	}
 	uid, version := live.GetUID(), live.GetResourceVersion()
 	start := time.Now()
-	err := call(ctx, func() error {
-		return r.clientOf(c).Delete(ctx, live, client.Preconditions{UID: &uid, ResourceVersion: &version})
-	})
+	err := r.clientOf(c).Delete(ctx, live, client.Preconditions{UID: &uid, ResourceVersion: &version})
 	if err != nil {
 		return r.rejectedUpdate(ctx, echo, c, live, err, time.Since(start))
 	}

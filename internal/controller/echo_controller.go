@@ -16,7 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -30,6 +29,7 @@ import (
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
+	"github.com/kkloud-io/echo-operator/internal/fairqueue"
 	"github.com/kkloud-io/echo-operator/internal/metrics"
 	"github.com/kkloud-io/echo-operator/internal/status"
 )
@@ -81,8 +81,7 @@ type EchoReconciler struct {
 	// Metrics are the metrics that the reconciler updates.
 	Metrics *metrics.Metrics
 
-	slots *slots
-	pace  pace
+	pace pace
 	// ownWrites has the writes that the cache does not contain yet.
 	ownWrites ownWrites
 	// verifiers has the verifiers in the cache.
@@ -98,15 +97,21 @@ func (r *EchoReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager)
 	if err := indexPods(ctx, mgr); err != nil {
 		return err
 	}
-	r.slots = newSlots(r.MaxConcurrentReconciles)
 	b := ctrl.NewControllerManagedBy(mgr).
 		For(&echov1.Echo{}, builder.WithPredicates(r.ownWrites.news(echoKind))).
 		WatchesRawSource(r.ownWrites.source()).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(echoOfPod), builder.WithPredicates(ignoreInitialList, podFailureChanged)).
 		WithOptions(controller.Options{
-			MaxConcurrentReconciles: r.MaxConcurrentReconciles + maxSlow,
+			MaxConcurrentReconciles: r.MaxConcurrentReconciles + fairqueue.MaxSlow,
 			ReconciliationTimeout:   reconcileTimeout,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minBackoff, maxBackoff),
+			NewQueue: func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+				return fairqueue.New(fairqueue.Options[reconcile.Request]{
+					Name: name, RateLimiter: limiter, Seats: r.MaxConcurrentReconciles,
+					Namespace: func(request reconcile.Request) string { return request.Namespace },
+					Urgent:    func(request reconcile.Request) bool { return r.hasNewSpec(ctx, request.NamespacedName) },
+				})
+			},
 		})
 	r.optional = map[string]*optionalAPI{}
 	for _, kind := range children.DifferentObjectKinds() {
@@ -150,11 +155,6 @@ var ignoreBudgetStatus = predicate.Funcs{
 
 // reconcileRequest reconciles the Echo as the cache has it, if that is up to date.
 func (r *EchoReconciler) reconcileRequest(ctx context.Context, request reconcile.Request) (ctrl.Result, error) {
-	slot, entered := r.slots.enter(ctx, r.lineOf(ctx, request.NamespacedName))
-	if !entered {
-		return ctrl.Result{RequeueAfter: wait.Jitter(saturatedRetry, 1)}, nil
-	}
-	defer slot.leave()
 	if !r.ownWrites.begin(request.NamespacedName) {
 		return ctrl.Result{}, nil
 	}
@@ -163,14 +163,15 @@ func (r *EchoReconciler) reconcileRequest(ctx context.Context, request reconcile
 	if err := r.Client.Get(ctx, request.NamespacedName, &echo); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	return r.Reconcile(context.WithValue(ctx, slotKey{}, slot), &echo)
+	return r.Reconcile(ctx, &echo)
 }
 
-// lineOf returns the line where a reconciliation of the Echo waits for a slot.
-func (r *EchoReconciler) lineOf(ctx context.Context, name types.NamespacedName) line {
+// hasNewSpec reports whether the status does not yet report about the newest spec of the Echo. After a start
+// of the operator, such an Echo does not wait until all others have been reconciled.
+func (r *EchoReconciler) hasNewSpec(ctx context.Context, name types.NamespacedName) bool {
 	var echo echov1.Echo
-	err := r.Client.Get(ctx, name, &echo)
-	return line{namespace: name.Namespace, newSpec: err == nil && echo.Status.ObservedGeneration != echo.Generation}
+	err := r.Client.Get(ctx, name, &echo, client.UnsafeDisableDeepCopy)
+	return err == nil && echo.Status.ObservedGeneration != echo.Generation
 }
 
 // Reconcile reconciles each child, computes the status from the observed state, and writes the

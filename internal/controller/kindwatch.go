@@ -118,15 +118,12 @@ func (w *kindWatch) wait(ctx context.Context, kind children.Kind) (watched bool,
 	if w.isSynced() {
 		return true, child{}, nil
 	}
-	_ = call(ctx, func() error {
-		select {
-		case <-w.synced:
-		case <-w.failed:
-		case <-time.After(syncTimeout):
-		case <-ctx.Done():
-		}
-		return nil
-	})
+	select {
+	case <-w.synced:
+	case <-w.failed:
+	case <-time.After(syncTimeout):
+	case <-ctx.Done():
+	}
 	w.mu.Lock()
 	failure := w.failure
 	w.mu.Unlock()

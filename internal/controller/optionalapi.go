@@ -160,11 +160,7 @@ func (o *optionalAPI) ensureWatch(ctx context.Context) (*kindWatch, child, error
 	}
 	o.asking = true
 	o.mu.Unlock()
-	var served bool
-	err := call(ctx, func() (err error) {
-		served, err = o.served(ctx)
-		return err
-	})
+	served, err := o.served(ctx)
 	o.mu.Lock()
 	o.asking = false
 	o.note(served, err)

@@ -53,7 +53,7 @@ func (r *EchoReconciler) writeStatus(ctx context.Context, echo *echov1.Echo, nex
 	}
 	updated := echo.DeepCopy()
 	updated.Status = next
-	if err := call(ctx, func() error { return r.Client.Status().Update(ctx, updated) }); err != nil {
+	if err := r.Client.Status().Update(ctx, updated); err != nil {
 		r.pace.failed(unwrittenStatus(echo), echo.Generation, nil)
 		return 0, err
 	}
