@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
+	_ "sigs.k8s.io/controller-runtime/pkg/controller" // Registers the metrics of work queues.
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
 // inBubble runs a test of a queue with a virtual clock. Items are "<namespace>/<name>", and urgent with an
@@ -224,6 +226,48 @@ func TestAPanicFreesOneSeat(t *testing.T) {
 			t.Errorf("%d free seats, %d items in work, %v, want 1 and none", q.free, len(q.seats), q.inWork)
 		}
 	})
+}
+
+func TestTheMetricsShowTheItemsThatWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := New(Options[string]{
+			Name:        "test",
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, time.Second),
+			Seats:       1, Namespace: func(string) string { return "a" }, Urgent: func(string) bool { return false },
+		})
+		add(q, "%d", 3)
+		started := work(q, 1, func(string) time.Duration { return slowAfter / 2 })
+		drain(started)
+		if depth, _ := metricOf(t, "workqueue_depth"); depth != 2 {
+			t.Errorf("workqueue_depth = %v, want 2", depth)
+		}
+		time.Sleep(time.Second)
+		drain(started)
+		if count, sum := metricOf(t, "workqueue_queue_duration_seconds"); count != 3 || sum < 3*slowAfter.Seconds()/2 {
+			t.Errorf("workqueue_queue_duration_seconds has %v items and the sum %v, want 3 and %v", count, sum, 3*slowAfter.Seconds()/2)
+		}
+		q.ShutDown()
+		time.Sleep(time.Hour)
+	})
+}
+
+// metricOf returns the value of a gauge, or the number and the sum of the values of a histogram.
+func metricOf(t *testing.T, name string) (value, sum float64) {
+	t.Helper()
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			value += m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			sum += m.GetHistogram().GetSampleSum()
+		}
+	}
+	return value, sum
 }
 
 func TestShutDownEndsWorkersThatWaitAndDropsItems(t *testing.T) {

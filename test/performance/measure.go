@@ -38,7 +38,7 @@ func (o options) measure(ctx context.Context, r *report) error {
 	if err := o.withEnvironment(ctx, false, r, o.measureReady); err != nil {
 		return err
 	}
-	return o.withEnvironment(ctx, true, r, o.measureRequests, o.measureConvergence, o.measureMemory, o.measureRestarts, o.measureChurn)
+	return o.withEnvironment(ctx, true, r, o.measureRequests, o.measureConvergence, o.measureMemory, o.measureRestarts, o.measureChurn, o.measureIsolation)
 }
 
 // withEnvironment takes measurements in a new environment.
