@@ -85,11 +85,7 @@ func (q *Queue[T]) Get() (item T, shutDown bool) {
 	for !q.shutDown && !q.choose() {
 		q.changed.Wait()
 	}
-	shutDown = q.shutDown
 	q.mu.Unlock()
-	if shutDown {
-		return item, true
-	}
 	if item, shutDown = q.TypedRateLimitingInterface.Get(); !shutDown {
 		q.sit(item)
 	}
@@ -157,13 +153,12 @@ func (q *Queue[T]) leave(item T) {
 	if q.inWork[namespace]--; q.inWork[namespace] == 0 {
 		delete(q.inWork, namespace)
 	}
-	if !s.givenBack {
+	if s.givenBack {
+		q.slow--
+	} else {
 		q.free++
-		q.changed.Signal()
-		return
 	}
-	q.slow--
-	q.changed.Broadcast() // The shares of all namespaces may have grown.
+	q.changed.Signal()
 }
 
 // Len returns the number of items that wait.

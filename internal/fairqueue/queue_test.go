@@ -212,6 +212,24 @@ func TestItemsOfASlowNamespaceGoOnWhenItHasItsShareAgain(t *testing.T) {
 	})
 }
 
+func TestTheEndOfWorkWakesAWorkerThatWaits(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, q *Queue[string]) {
+		add(q, "a/%d", 2)
+		first, _ := q.Get()
+		started := make(chan string, 1)
+		go func() {
+			item, _ := q.Get()
+			started <- item
+			q.Done(item)
+		}()
+		synctest.Wait()
+		q.Done(first)
+		if items := drain(started); len(items) != 1 {
+			t.Errorf("the worker that waited has %v, want one item", items)
+		}
+	})
+}
+
 func TestAPanicFreesOneSeat(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, q *Queue[string]) {
 		q.Add("a/1")
