@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
@@ -99,25 +100,17 @@ func (e *environment) newEchoesBesideEdits(ctx context.Context, n int) (echo, wr
 
 // timeNewEcho returns the time from the creation of an Echo until the operator has written its status.
 func (e *environment) timeNewEcho(ctx context.Context, namespace, name string) (time.Duration, error) {
-	ctx, stop := context.WithTimeout(ctx, time.Minute)
-	defer stop()
-	watch, err := e.controlPlane.Client.Watch(ctx, &echov1.EchoList{}, client.InNamespace(namespace), client.MatchingFields{"metadata.name": name})
-	if err != nil {
-		return 0, err
-	}
-	defer watch.Stop()
 	echo := newEcho(namespace, name)
 	echo.Spec.Replicas = 1
 	begin := time.Now()
 	if err := e.controlPlane.Client.Create(ctx, echo); err != nil {
 		return 0, err
 	}
-	for event := range watch.ResultChan() {
-		if watched, is := event.Object.(*echov1.Echo); is && isConverged(watched) {
-			return time.Since(begin), nil
-		}
-	}
-	return 0, fmt.Errorf("new Echo %s/%s has not converged within a minute", namespace, name)
+	err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
+		err := e.controlPlane.Client.Get(ctx, client.ObjectKeyFromObject(echo), echo)
+		return isConverged(echo), err
+	})
+	return time.Since(begin), err
 }
 
 // timeSameWrites returns how long a client takes to create an Echo and to write what the operator writes for it.
