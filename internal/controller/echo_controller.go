@@ -44,7 +44,7 @@ const (
 	// is for changes that the watch does not report.
 	staleRetry = time.Second
 
-	// statusDelay is how soon the operator writes a child that depends on the status it has just written.
+	// statusDelay is how soon the operator writes an HTTPRoute that the status it has just written notes.
 	statusDelay = 100 * time.Millisecond
 
 	// Other errors of the API server are retried with exponential back-off between these
@@ -192,12 +192,8 @@ func (r *EchoReconciler) Reconcile(ctx context.Context, echo *echov1.Echo) (ctrl
 	if err != nil {
 		return retry(err)
 	}
-	var outdated time.Duration
-	if paused == 0 && children.DependsOnStatus(observed.Service, echo, next) {
-		outdated = statusDelay
-	}
 	seconds := time.Duration(status.Recheck(echo, observed, next)) * time.Second
-	return ctrl.Result{RequeueAfter: earliest(recheck, noted, paused, outdated, seconds)}, nil
+	return ctrl.Result{RequeueAfter: earliest(recheck, noted, paused, seconds)}, nil
 }
 
 // earliest returns the shortest of the times that are not 0.
