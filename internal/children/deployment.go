@@ -61,7 +61,6 @@ func Deployment(deployment *appsv1.Deployment, echo *echov1.Echo, defaultImage s
 	if image == "" {
 		image = defaultImage
 	}
-	noteEarlierUser(deployment, echo)
 	mutatePod(&spec.Template.Spec, echo, image)
 	mutateUser(deployment, image)
 }

@@ -6,7 +6,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 )
@@ -30,20 +29,6 @@ func NoteRootImage(deployment *appsv1.Deployment) bool {
 		}
 	}
 	return false
-}
-
-// noteEarlierUser notes an image of the user's own on a Deployment of version 0.4.0 or earlier, which
-// set nonRootUser for every image. Available pods show that the cluster and the image accept this user,
-// so an upgrade does not have to find out whether the image runs as root.
-func noteEarlierUser(deployment *appsv1.Deployment, echo *echov1.Echo) {
-	pod := &deployment.Spec.Template.Spec
-	isEarlier := func(container corev1.Container) bool {
-		return container.Name == containerName && container.Image == echo.Spec.Image && !slices.ContainsFunc(container.Ports, isServerPort)
-	}
-	if deployment.Status.AvailableReplicas > 0 && slices.ContainsFunc(pod.Containers, isEarlier) &&
-		pod.SecurityContext != nil && ptr.Deref(pod.SecurityContext.RunAsUser, 0) == nonRootUser {
-		NoteRootImage(deployment)
-	}
 }
 
 // mutateUser sets the user for a noted image.

@@ -3,7 +3,6 @@ package children
 import (
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
@@ -62,46 +61,6 @@ func TestRootImageIsNotedOnce(t *testing.T) {
 	objects.mutate(echo)
 	if security := objects.pod().SecurityContext; security.RunAsUser != nil || security.RunAsGroup != nil {
 		t.Errorf("user = %v, group = %v of another image, want none", security.RunAsUser, security.RunAsGroup)
-	}
-}
-
-// Versions up to 0.4.0 set the user for every image. An image that runs with it keeps it, so an
-// upgrade needs one rollout, and no pod that cannot start.
-func TestUserOfAnEarlierVersionStaysForAnAvailableImageOfTheUsersOwn(t *testing.T) {
-	own := newEcho(ownServer)
-	for name, c := range map[string]struct {
-		echo   *echov1.Echo
-		change func(*appsv1.Deployment)
-		want   bool
-	}{
-		"own image":        {own, func(*appsv1.Deployment) {}, true},
-		"default image":    {newEcho(), func(*appsv1.Deployment) {}, false},
-		"no available pod": {own, func(d *appsv1.Deployment) { d.Status.AvailableReplicas = 0 }, false},
-		"another user":     {own, func(d *appsv1.Deployment) { d.Spec.Template.Spec.SecurityContext.RunAsUser = new(int64(7)) }, false},
-		"no user":          {own, func(d *appsv1.Deployment) { d.Spec.Template.Spec.SecurityContext = nil }, false},
-		"another image":    {own, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "other" }, false},
-		"port of 0.5.0":    {own, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Ports[0].Name = containerPortName }, false},
-		"port of 0.5.0 beside a sidecar with the image": {own, func(d *appsv1.Deployment) {
-			containers := &d.Spec.Template.Spec.Containers
-			(*containers)[0].Ports[0].Name = containerPortName
-			*containers = append(*containers, corev1.Container{Name: "sidecar", Image: (*containers)[0].Image})
-		}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			deployment := desiredState(c.echo).deployment()
-			pod := &deployment.Spec.Template.Spec
-			pod.SecurityContext.RunAsUser, pod.SecurityContext.RunAsGroup = new(nonRootUser), new(nonRootUser)
-			pod.Containers[0].Ports[0].Name = portName
-			deployment.Status.AvailableReplicas = 1
-			c.change(deployment)
-			for range 2 { // The result is the same after another reconciliation.
-				Deployment(deployment, c.echo, defaultImage)
-				security := deployment.Spec.Template.Spec.SecurityContext
-				if kept := security.RunAsUser != nil; kept != c.want || kept && (*security.RunAsUser != nonRootUser || *security.RunAsGroup != nonRootUser) {
-					t.Errorf("user = %v, group = %v, want %d: %t", security.RunAsUser, security.RunAsGroup, nonRootUser, c.want)
-				}
-			}
-		})
 	}
 }
 
