@@ -37,7 +37,8 @@ var removed = paths(
 		`topologySpreadConstraints\[(kubernetes\.io/hostname|topology\.kubernetes\.io/zone) ScheduleAnyway\]`,
 		`volumes\[tmp\]`,
 		`containers\[(echo|dns|service)\]\.`+oneOf(
-			`command|args|env\[ECHO_(TEXT|PORT)( \d)?\]|ports\[|resources\.(limits|requests)|lifecycle\.preStop|volumeMounts\[/tmp\]`,
+			`command|args|env\[ECHO_(TEXT|PORT)( \d)?\]|resources\.(limits|requests)|lifecycle\.preStop|volumeMounts\[/tmp\]`,
+			`ports\[(kkloud-echo|verify-\w+)\]\.host(Port|IP)`,
 			`securityContext\.(capabilities|privileged|runAs)|livenessProbe`,
 			`(readiness|liveness|startup)Probe\.(exec|tcpSocket|grpc|initialDelaySeconds|httpGet\.host)`,
 		),

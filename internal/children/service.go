@@ -17,7 +17,7 @@ const (
 	// requests, so the name must not be one that an injected container uses.
 	containerPortName = "kkloud-echo"
 
-	// portName is the name of the Service's port and, up to version 0.4.0, of the container's.
+	// portName is the name of the Service's port.
 	portName = "http"
 )
 
