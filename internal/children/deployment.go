@@ -62,7 +62,6 @@ func Deployment(deployment *appsv1.Deployment, echo *echov1.Echo, defaultImage s
 		image = defaultImage
 	}
 	mutatePod(&spec.Template.Spec, echo, image)
-	mutateUser(deployment, image)
 }
 
 func mutatePod(pod *corev1.PodSpec, echo *echov1.Echo, image string) {

@@ -9,59 +9,16 @@ import (
 )
 
 // OpenShift's SCC restricted-v2 rejects users and groups that it did not assign.
-func TestUserIsSetOnlyForAnImageThatRunsAsRoot(t *testing.T) {
-	other := newEcho(func(e *echov1.Echo) { e.Spec.Image = "docker.io/library/other:1" })
-	for name, c := range map[string]struct {
-		noted string
-		echo  *echov1.Echo
-		want  bool
-	}{
-		"no image noted":       {"", newEcho(), false},
-		"default image":        {defaultImage, newEcho(), true},
-		"image of the Echo":    {other.Spec.Image, other, true},
-		"another image noted":  {"docker.io/library/busybox:1", newEcho(), false},
-		"Echo has a new image": {defaultImage, other, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			all := desiredState(newEcho(ownServer))
-			deployment, pod := all.deployment(), all.pod()
-			if c.noted != "" {
-				deployment.Annotations = map[string]string{RootImageAnnotation: c.noted}
-			}
-			pod.SecurityContext.RunAsUser, pod.SecurityContext.RunAsGroup = new(nonRootUser), new(int64(7))
-			container := pod.Containers[0].SecurityContext
-			container.RunAsUser, container.RunAsGroup = new(int64(0)), new(nonRootUser)
-			Deployment(deployment, c.echo, defaultImage)
-			var want *int64
-			if c.want {
-				want = new(nonRootUser)
-			}
-			equal(t, []*int64{pod.SecurityContext.RunAsUser, pod.SecurityContext.RunAsGroup}, []*int64{want, want})
-			if container.RunAsUser != nil || container.RunAsGroup != nil {
-				t.Errorf("container securityContext = %v, want no user and no group", container)
-			}
-		})
+func TestPodsSetNoUserAndNoGroup(t *testing.T) {
+	objects := desiredState(newEcho(ownServer))
+	want := objects.deepCopy()
+	for _, pod := range []*corev1.PodSpec{objects.pod(), &objects.verifier().Spec.Template.Spec} {
+		pod.SecurityContext.RunAsUser, pod.SecurityContext.RunAsGroup = new(int64(65532)), new(int64(7))
+		container := pod.Containers[0].SecurityContext
+		container.RunAsUser, container.RunAsGroup = new(int64(0)), new(int64(7))
 	}
-}
-
-func TestRootImageIsNotedOnce(t *testing.T) {
-	echo := newEcho(ownServer)
-	objects := desiredState(echo)
-	if security := objects.pod().SecurityContext; security.RunAsUser != nil || security.RunAsGroup != nil {
-		t.Errorf("user = %v, group = %v, want none", security.RunAsUser, security.RunAsGroup)
-	}
-	if !NoteRootImage(objects.deployment()) || NoteRootImage(objects.deployment()) {
-		t.Error("NoteRootImage: want true for the first call, and false for the second")
-	}
-	objects.mutate(echo)
-	if security := objects.pod().SecurityContext; *security.RunAsUser != nonRootUser || *security.RunAsGroup != nonRootUser {
-		t.Errorf("user = %d, group = %d, want %d", *security.RunAsUser, *security.RunAsGroup, nonRootUser)
-	}
-	echo.Spec.Image = "docker.io/library/other:1"
-	objects.mutate(echo)
-	if security := objects.pod().SecurityContext; security.RunAsUser != nil || security.RunAsGroup != nil {
-		t.Errorf("user = %v, group = %v of another image, want none", security.RunAsUser, security.RunAsGroup)
-	}
+	objects.mutate(newEcho(ownServer))
+	equal(t, objects, want)
 }
 
 func TestWeakenedSecurityIsReverted(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -183,17 +182,13 @@ func (r *EchoReconciler) Reconcile(ctx context.Context, echo *echov1.Echo) (ctrl
 	if err := r.observePods(ctx, echo, &observed); err != nil {
 		return retry(err)
 	}
-	noted, err := r.noteRootImage(ctx, echo, &observed)
-	if err != nil {
-		return retry(err)
-	}
 	next := withTransitionTimes(status.Of(echo, observed), echo)
 	paused, err := r.writeStatus(ctx, echo, next)
 	if err != nil {
 		return retry(err)
 	}
 	seconds := time.Duration(status.Recheck(echo, observed, next)) * time.Second
-	return ctrl.Result{RequeueAfter: earliest(recheck, noted, paused, seconds)}, nil
+	return ctrl.Result{RequeueAfter: earliest(recheck, paused, seconds)}, nil
 }
 
 // earliest returns the shortest of the times that are not 0.
@@ -285,28 +280,6 @@ func (r *EchoReconciler) observeChild(ctx context.Context, echo *echov1.Echo, c 
 		return child{}, client.IgnoreNotFound(err)
 	}
 	return child{object: object}, nil
-}
-
-// noteRootImage has the Deployment set a user ID, if the kubelet reports that the image would run
-// as root. It returns when to reconcile again.
-func (r *EchoReconciler) noteRootImage(ctx context.Context, echo *echov1.Echo, observed *status.Observation) (recheck time.Duration, err error) {
-	if observed.Deployment == nil || !status.NeedsRootImageNote(observed.Pods, observed.NewestReplicaSet) {
-		return 0, nil
-	}
-	desired := observed.Deployment.DeepCopy()
-	if !children.NoteRootImage(desired) {
-		return 0, nil
-	}
-	children.Deployment(desired, echo, r.ServerImage)
-	i := slices.IndexFunc(children.Kinds, func(c children.Kind) bool { return c.ObjectKind == "Deployment" && !c.Verifier })
-	c := children.Kinds[i]
-	result, err := r.patch(ctx, echo, c, children.Inputs{ServerImage: r.ServerImage}, observed.Deployment, desired)
-	if err != nil {
-		return 0, err
-	}
-	observed.Overridden = slices.DeleteFunc(observed.Overridden, func(o echov1.OverriddenChild) bool { return o.Kind == c.Name })
-	r.observe(observed, echo, c, result)
-	return result.recheck, nil
 }
 
 // retry returns when to retry after an error that is not terminal.

@@ -29,7 +29,6 @@ import (
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/internal/metrics"
-	"github.com/kkloud-io/echo-operator/internal/testing/controlplane"
 )
 
 var _ = Describe("The status", func() {
@@ -56,23 +55,6 @@ var _ = Describe("The status", func() {
 		Entry("a crash loop", "docker.io/library/server:crash", echov1.ReasonCrashLooping, "exited with code 127: out of tune"),
 		Entry("insufficient memory", "docker.io/library/server:huge", echov1.ReasonUnschedulable, "Insufficient memory"),
 	)
-
-	It("sets a user for an image that would run as root, as long as the Echo has this image", func() {
-		user := func(echo *echov1.Echo) *int64 {
-			deployment := deploymentOf(echo)
-			Expect(admin.Get(ctx, client.ObjectKeyFromObject(deployment), deployment)).To(Succeed())
-			return deployment.Spec.Template.Spec.SecurityContext.RunAsUser
-		}
-		echo := createEcho(namespace, "hello", func(s *echov1.EchoSpec) { s.Image = controlplane.RootImage })
-		expectReady(echo)
-		Expect(user(echo)).To(HaveValue(BeEquivalentTo(65532)))
-		edit(echo, func(s *echov1.EchoSpec) { s.Message = "edited" })
-		expectReady(echo)
-		Expect(user(echo)).To(HaveValue(BeEquivalentTo(65532)), "user after an edit of the message")
-		edit(echo, func(s *echov1.EchoSpec) { s.Image = "docker.io/library/other:1" })
-		expectReady(echo)
-		Expect(user(echo)).To(BeNil(), "user of another image")
-	})
 
 	It("reports a quota for pods with the message of the API server", func() {
 		exhaustQuota(namespace, corev1.ResourcePods)

@@ -13,22 +13,20 @@ import (
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 )
 
-const createContainerConfigError = "CreateContainerConfigError"
-
 // waitingReasons maps the kubelet's reasons of a waiting container to reasons of an Echo.
 // Source: k8s.io/kubernetes/pkg/kubelet (container, images and kuberuntime packages).
 var waitingReasons = map[string]string{
-	"ErrImagePull":              echov1.ReasonImagePullFailed,
-	"ImagePullBackOff":          echov1.ReasonImagePullFailed,
-	"InvalidImageName":          echov1.ReasonImagePullFailed,
-	"ErrImageNeverPull":         echov1.ReasonImagePullFailed,
-	"ImageInspectError":         echov1.ReasonImagePullFailed,
-	"RegistryUnavailable":       echov1.ReasonImagePullFailed,
-	"SignatureValidationFailed": echov1.ReasonImagePullFailed,
-	createContainerConfigError:  echov1.ReasonContainerCreateFailed,
-	"CreateContainerError":      echov1.ReasonContainerCreateFailed,
-	"RunContainerError":         echov1.ReasonContainerCreateFailed,
-	"CrashLoopBackOff":          echov1.ReasonCrashLooping,
+	"ErrImagePull":               echov1.ReasonImagePullFailed,
+	"ImagePullBackOff":           echov1.ReasonImagePullFailed,
+	"InvalidImageName":           echov1.ReasonImagePullFailed,
+	"ErrImageNeverPull":          echov1.ReasonImagePullFailed,
+	"ImageInspectError":          echov1.ReasonImagePullFailed,
+	"RegistryUnavailable":        echov1.ReasonImagePullFailed,
+	"SignatureValidationFailed":  echov1.ReasonImagePullFailed,
+	"CreateContainerConfigError": echov1.ReasonContainerCreateFailed,
+	"CreateContainerError":       echov1.ReasonContainerCreateFailed,
+	"RunContainerError":          echov1.ReasonContainerCreateFailed,
+	"CrashLoopBackOff":           echov1.ReasonCrashLooping,
 }
 
 // crashWindow is the number of seconds for which a container that has restarted, and that is not
@@ -40,16 +38,6 @@ const crashWindow int64 = 600
 func NeedsNewestReplicaSet(echo *echov1.Echo, observed Observation) bool {
 	return echo.DeletionTimestamp == nil && isCurrent(observed.Deployment) && !serves(echo, observed) &&
 		slices.ContainsFunc(observed.Pods, func(pod corev1.Pod) bool { return PodFailure(&pod, observed.Now) != nil })
-}
-
-// NeedsRootImageNote reports whether the kubelet does not start a container of a pod of the newest
-// ReplicaSet because its image would run as root, or as a user that has a name and no number.
-func NeedsRootImageNote(pods []corev1.Pod, newestReplicaSet string) bool {
-	return slices.ContainsFunc(newestPods(pods, newestReplicaSet), func(pod corev1.Pod) bool {
-		return slices.ContainsFunc(containersOf(&pod), func(c corev1.ContainerStatus) bool {
-			return c.State.Waiting != nil && c.State.Waiting.Reason == createContainerConfigError && strings.Contains(c.State.Waiting.Message, "runAsNonRoot")
-		})
-	})
 }
 
 // newestPods returns the pods of the newest ReplicaSet that run or are expected to run, by name.

@@ -137,32 +137,6 @@ func TestTerminationMessageHasTheReasonOfTheKubelet(t *testing.T) {
 	}
 }
 
-func TestRootImageIsRecognizedInTheNewestReplicaSet(t *testing.T) {
-	const root = "container has runAsNonRoot and image will run as root"
-	inInit := waiting("p", "CreateContainerConfigError", root)
-	inInit.Status.InitContainerStatuses, inInit.Status.ContainerStatuses = inInit.Status.ContainerStatuses, nil
-	for name, test := range map[string]struct {
-		pod  corev1.Pod
-		want bool
-	}{
-		"root":                    {waiting("p", "CreateContainerConfigError", root), true},
-		"root, in init container": {inInit, true},
-		"non-numeric user":        {waiting("p", "CreateContainerConfigError", "container has runAsNonRoot and image has non-numeric user (x), cannot verify user is non-root"), true},
-		"another error":           {waiting("p", "CreateContainerConfigError", `configmap "x" not found`), false},
-		"another reason":          {waiting("p", "CreateContainerError", root), false},
-		"running":                 {restarted(1, 1), false},
-		"earlier ReplicaSet":      {ofReplicaSet(waiting("p", "CreateContainerConfigError", root), "old"), false},
-		"evicted":                 {inPhase(waiting("p", "CreateContainerConfigError", root), corev1.PodFailed), false},
-	} {
-		if got := NeedsRootImageNote([]corev1.Pod{test.pod}, newest); got != test.want {
-			t.Errorf("%s: NeedsRootImageNote = %t, want %t", name, got, test.want)
-		}
-		if NeedsRootImageNote([]corev1.Pod{ofReplicaSet(test.pod, "")}, "") {
-			t.Errorf("%s: NeedsRootImageNote = true without a known ReplicaSet, want false", name)
-		}
-	}
-}
-
 func TestFirstFailingContainerIsReported(t *testing.T) {
 	pod := waiting("p", "ContainerCreating", "")
 	second := waiting("p", "ErrImagePull", "first").Status.ContainerStatuses[0]
