@@ -68,6 +68,7 @@ func mutatePod(pod *corev1.PodSpec, echo *echov1.Echo, image string) {
 	mutatePodIsolation(pod)
 	pod.TerminationGracePeriodSeconds = new(GracePeriodSeconds)
 	mutatePodSecurity(ensure(&pod.SecurityContext))
+	mutateUser(pod.SecurityContext, echo)
 	mutateUnprivilegedPorts(pod.SecurityContext, echo)
 	mutateNodes(pod, echo)
 	for _, topologyKey := range []string{corev1.LabelTopologyZone, corev1.LabelHostname} {

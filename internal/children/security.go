@@ -20,6 +20,14 @@ func mutatePodSecurity(security *corev1.PodSecurityContext) {
 	security.SeccompProfile = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
 }
 
+// mutateUser sets the user that the Echo declares.
+func mutateUser(security *corev1.PodSecurityContext, echo *echov1.Echo) {
+	isDeclared := echo.Spec.Pod != nil && echo.Spec.Pod.RunAsUser != 0
+	if isDeclared {
+		security.RunAsUser = new(echo.Spec.Pod.RunAsUser)
+	}
+}
+
 func mutateUnprivilegedPorts(security *corev1.PodSecurityContext, echo *echov1.Echo) {
 	isOurs := func(sysctl corev1.Sysctl) bool { return sysctl.Name == unprivilegedPorts }
 	if echo.Spec.TargetPort < 1024 {

@@ -21,6 +21,25 @@ func TestPodsSetNoUserAndNoGroup(t *testing.T) {
 	equal(t, objects, want)
 }
 
+func TestDeclaredUserIsThatOfTheServersPods(t *testing.T) {
+	unset := newEcho(ownServer, withVerify)
+	declared := newEcho(ownServer, withVerify, withPod(echov1.PodSettings{RunAsUser: 65532}))
+	objects := desiredState(unset)
+	before := objects.deepCopy()
+
+	objects.mutate(declared)
+	want := before.deepCopy()
+	want.pod().SecurityContext.RunAsUser = new(int64(65532))
+	equal(t, objects, want)
+
+	objects.pod().SecurityContext.RunAsUser = new(int64(7))
+	objects.mutate(declared)
+	equal(t, objects, want)
+
+	objects.mutate(unset)
+	equal(t, objects, before)
+}
+
 func TestWeakenedSecurityIsReverted(t *testing.T) {
 	echo := newEcho()
 	objects := desiredState(echo)

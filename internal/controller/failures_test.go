@@ -29,6 +29,7 @@ import (
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/internal/metrics"
+	"github.com/kkloud-io/echo-operator/internal/testing/controlplane"
 )
 
 var _ = Describe("The status", func() {
@@ -55,6 +56,15 @@ var _ = Describe("The status", func() {
 		Entry("a crash loop", "docker.io/library/server:crash", echov1.ReasonCrashLooping, "exited with code 127: out of tune"),
 		Entry("insufficient memory", "docker.io/library/server:huge", echov1.ReasonUnschedulable, "Insufficient memory"),
 	)
+
+	It("reports an image that would run as root, until the Echo declares another user", func() {
+		echo := createEcho(namespace, "hello", func(s *echov1.EchoSpec) { s.Image = controlplane.RootImage })
+		expectCondition(echo, echov1.ConditionReady, metav1.ConditionFalse, echov1.ReasonContainerCreateFailed)
+		Expect(message(echo, echov1.ConditionReady)).To(HaveSuffix("image will run as root: set spec.pod.runAsUser"))
+		edit(echo, func(s *echov1.EchoSpec) { s.Pod = &echov1.PodSettings{RunAsUser: 65532} })
+		expectReady(echo)
+		Expect(newestPod(echo).Spec.SecurityContext.RunAsUser).To(HaveValue(BeEquivalentTo(65532)))
+	})
 
 	It("reports a quota for pods with the message of the API server", func() {
 		exhaustQuota(namespace, corev1.ResourcePods)

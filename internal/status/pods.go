@@ -67,10 +67,20 @@ func failureOfPods(observed Observation) *Failure {
 	}
 	for _, pod := range newestPods(observed.Pods, observed.NewestReplicaSet) {
 		if failure := PodFailure(&pod, observed.Now); failure != nil {
-			return failure
+			return withAdvice(failure)
 		}
 	}
 	return nil
+}
+
+// withAdvice adds to the kubelet's message what the user has to set for an image whose user is root, or has a name
+// instead of a number. The operator sets no user for it, because some clusters reject every user that they did not assign.
+func withAdvice(failure *Failure) *Failure {
+	wouldRunAsRoot := failure.Reason == echov1.ReasonContainerCreateFailed && strings.Contains(failure.Message, "runAsNonRoot")
+	if wouldRunAsRoot {
+		failure.Message += ": set spec.pod.runAsUser"
+	}
+	return failure
 }
 
 // PodFailure returns the failure that prevents the pod from running, or nil. The message does

@@ -137,6 +137,31 @@ func TestTerminationMessageHasTheReasonOfTheKubelet(t *testing.T) {
 	}
 }
 
+func TestFailureOfAnImageThatRunsAsRootHasAdvice(t *testing.T) {
+	const (
+		root   = "container has runAsNonRoot and image will run as root"
+		named  = "container has runAsNonRoot and image has non-numeric user (x), cannot verify user is non-root"
+		advice = ": set spec.pod.runAsUser"
+	)
+	inInit := waiting("p", "CreateContainerConfigError", root)
+	inInit.Status.InitContainerStatuses, inInit.Status.ContainerStatuses = inInit.Status.ContainerStatuses, nil
+	for name, test := range map[string]struct {
+		pod  corev1.Pod
+		want string
+	}{
+		"root":                    {waiting("p", "CreateContainerConfigError", root), root + advice},
+		"root, in init container": {inInit, root + advice},
+		"user with a name":        {waiting("p", "CreateContainerConfigError", named), named + advice},
+		"another error":           {waiting("p", "CreateContainerConfigError", `configmap "x" not found`), `configmap "x" not found`},
+		"log of the server":       {crashed(waiting("p", "CrashLoopBackOff", "back-off"), 3, 1, root), "exited with code 1: " + root},
+	} {
+		observed := Observation{Deployment: &appsv1.Deployment{}, Pods: []corev1.Pod{test.pod}, NewestReplicaSet: newest, Now: now}
+		if got, want := failureOfPods(observed).Message, "Pod p, container echo: "+test.want; got != want {
+			t.Errorf("%s: message = %q, want %q", name, got, want)
+		}
+	}
+}
+
 func TestFirstFailingContainerIsReported(t *testing.T) {
 	pod := waiting("p", "ContainerCreating", "")
 	second := waiting("p", "ErrImagePull", "first").Status.ContainerStatuses[0]
