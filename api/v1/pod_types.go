@@ -72,6 +72,17 @@ type PodSettings struct {
 	// +kubebuilder:validation:XValidation:rule="self.map(k, size(self[k])).sum() <= 4096",message="annotations must have values of at most 4,096 characters in total"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Pod annotations"
 	Annotations map[string]AnnotationValue `json:"annotations,omitempty"`
+
+	// The number of the user that runs the containers of the server's pods: 1 to 2147483647. Set it for an
+	// image whose user is root, or has a name instead of a number. When unset, the image or the cluster
+	// chooses the user; OpenShift rejects a user outside the range of the namespace. The pods of the
+	// verifier do not have it.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="User ID",xDescriptors="urn:alm:descriptor:com.tectonic.ui:number"
+	RunAsUser int64 `json:"runAsUser,omitempty"`
 }
 
 // LabelValue is the value of a label: at most 63 letters, digits, hyphens, underscores and dots, with

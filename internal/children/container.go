@@ -34,7 +34,7 @@ const (
 func mutateContainer(container *corev1.Container, echo *echov1.Echo, image string) {
 	container.Image = image
 	container.ImagePullPolicy = corev1.PullIfNotPresent
-	mutatePorts(&container.Ports, echo.Spec.TargetPort)
+	mutatePort(&container.Ports, echo.Spec.TargetPort)
 	container.Resources.Limits, container.Resources.Requests = resources(echo)
 	tmp := ensureItem(&container.VolumeMounts, corev1.VolumeMount{MountPath: "/tmp"},
 		func(mount corev1.VolumeMount) bool { return mount.MountPath == "/tmp" })
@@ -49,22 +49,11 @@ func mutateContainer(container *corev1.Container, echo *echov1.Echo, image strin
 	}
 }
 
-func isServerPort(port corev1.ContainerPort) bool { return port.Name == containerPortName }
-
-// mutatePorts sets the port that the Service refers to. An entry with the old name is renamed, or
-// removed if it is a second one for the same port.
-func mutatePorts(ports *[]corev1.ContainerPort, targetPort int32) {
-	isOld := func(port corev1.ContainerPort) bool { return port.Name == portName }
-	if i := slices.IndexFunc(*ports, isOld); i >= 0 && !slices.ContainsFunc(*ports, isServerPort) {
-		(*ports)[i].Name = containerPortName
-	}
-	port := ensureItem(ports, corev1.ContainerPort{Name: containerPortName, ContainerPort: targetPort}, isServerPort)
-	before := port.ContainerPort
+// mutatePort sets the port that the Service refers to. The server may listen on others, too.
+func mutatePort(ports *[]corev1.ContainerPort, targetPort int32) {
+	port := ensureItem(ports, corev1.ContainerPort{Name: containerPortName}, func(p corev1.ContainerPort) bool { return p.Name == containerPortName })
 	port.ContainerPort, port.Protocol = targetPort, corev1.ProtocolTCP
 	port.HostPort, port.HostIP = 0, ""
-	*ports = slices.DeleteFunc(*ports, func(port corev1.ContainerPort) bool {
-		return isOld(port) && (port.ContainerPort == before || port.ContainerPort == targetPort)
-	})
 }
 
 // hasOwnServer reports whether the container runs the command of the user instead of a server

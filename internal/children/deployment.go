@@ -61,15 +61,14 @@ func Deployment(deployment *appsv1.Deployment, echo *echov1.Echo, defaultImage s
 	if image == "" {
 		image = defaultImage
 	}
-	noteEarlierUser(deployment, echo)
 	mutatePod(&spec.Template.Spec, echo, image)
-	mutateUser(deployment, image)
 }
 
 func mutatePod(pod *corev1.PodSpec, echo *echov1.Echo, image string) {
 	mutatePodIsolation(pod)
 	pod.TerminationGracePeriodSeconds = new(GracePeriodSeconds)
 	mutatePodSecurity(ensure(&pod.SecurityContext))
+	mutateUser(pod.SecurityContext, echo)
 	mutateUnprivilegedPorts(pod.SecurityContext, echo)
 	mutateNodes(pod, echo)
 	for _, topologyKey := range []string{corev1.LabelTopologyZone, corev1.LabelHostname} {

@@ -33,8 +33,6 @@ type Kind struct {
 	Resource schema.GroupVersionResource
 	// New returns an empty object.
 	New func() Object
-	// NewList returns an empty list.
-	NewList func() runtime.Object
 	// Optional is true if an Echo may have no child of this kind.
 	Optional bool
 	// OptionalAPI is true if the cluster may not serve the kind. The operator watches such a kind
@@ -86,7 +84,6 @@ var Kinds = []Kind{
 		ObjectKind: "Service",
 		Resource:   corev1.SchemeGroupVersion.WithResource("services"),
 		New:        func() Object { return &corev1.Service{} },
-		NewList:    func() runtime.Object { return &corev1.ServiceList{} },
 		Wanted:     always,
 		AnswerFields: []string{
 			"spec.externalName",
@@ -101,7 +98,6 @@ var Kinds = []Kind{
 		ObjectKind: "Deployment",
 		Resource:   appsv1.SchemeGroupVersion.WithResource("deployments"),
 		New:        func() Object { return &appsv1.Deployment{} },
-		NewList:    func() runtime.Object { return &appsv1.DeploymentList{} },
 		Wanted:     always,
 		AnswerFields: []string{
 			"spec.replicas",
@@ -122,7 +118,6 @@ var Kinds = []Kind{
 		ObjectKind: "PodDisruptionBudget",
 		Resource:   policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets"),
 		New:        func() Object { return &policyv1.PodDisruptionBudget{} },
-		NewList:    func() runtime.Object { return &policyv1.PodDisruptionBudgetList{} },
 		Wanted:     WantsPodDisruptionBudget,
 		Mutate: func(o Object, echo *echov1.Echo, _ Inputs) {
 			PodDisruptionBudget(o.(*policyv1.PodDisruptionBudget), echo)
@@ -134,7 +129,6 @@ var Kinds = []Kind{
 		ObjectKind:   "Deployment",
 		Resource:     appsv1.SchemeGroupVersion.WithResource("deployments"),
 		New:          func() Object { return &appsv1.Deployment{} },
-		NewList:      func() runtime.Object { return &appsv1.DeploymentList{} },
 		Optional:     true,
 		Verifier:     true,
 		Wanted:       WantsVerifierDeployment,
@@ -148,7 +142,6 @@ var Kinds = []Kind{
 		ObjectKind:   "DaemonSet",
 		Resource:     appsv1.SchemeGroupVersion.WithResource("daemonsets"),
 		New:          func() Object { return &appsv1.DaemonSet{} },
-		NewList:      func() runtime.Object { return &appsv1.DaemonSetList{} },
 		Optional:     true,
 		Verifier:     true,
 		Wanted:       WantsVerifierDaemonSet,
@@ -162,7 +155,6 @@ var Kinds = []Kind{
 		ObjectKind:   "HTTPRoute",
 		Resource:     schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: "v1", Resource: "httproutes"},
 		New:          func() Object { return &gatewayv1.HTTPRoute{} },
-		NewList:      func() runtime.Object { return &gatewayv1.HTTPRouteList{} },
 		Wanted:       WantsHTTPRoute,
 		AnswerFields: []string{"spec.hostnames", "spec.parentRefs", "spec.rules"},
 		Mutate:       func(o Object, echo *echov1.Echo, _ Inputs) { HTTPRoute(o.(*gatewayv1.HTTPRoute), echo) },

@@ -16,11 +16,13 @@ func TestKindsNameTheTypesOfTheirObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, kind := range Kinds {
-		for name, object := range map[string]runtime.Object{kind.ObjectKind: kind.New(), kind.ObjectKind + "List": kind.NewList()} {
-			want := kind.Resource.GroupVersion().WithKind(name)
-			if got, _, err := types.ObjectKinds(object); err != nil || len(got) != 1 || got[0] != want {
-				t.Errorf("%s: type of %T = %v, %v, want %v", kind.Name, object, got, err, want)
-			}
+		object, version := kind.New(), kind.Resource.GroupVersion()
+		want := version.WithKind(kind.ObjectKind)
+		if got, _, err := types.ObjectKinds(object); err != nil || len(got) != 1 || got[0] != want {
+			t.Errorf("%s: type of %T = %v, %v, want %v", kind.Name, object, got, err, want)
+		}
+		if list := version.WithKind(kind.ObjectKind + "List"); !types.Recognizes(list) {
+			t.Errorf("%s: the scheme has no type %v", kind.Name, list)
 		}
 	}
 }

@@ -3,65 +3,29 @@ package children
 import (
 	"slices"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 )
-
-// RootImageAnnotation contains, on a Deployment, the image that would run as root if the pod did not
-// set another user. The server runs as nonRootUser as long as it has this image. For every other
-// image, the image or the cluster chooses the user: OpenShift assigns users from a range of the
-// namespace, and rejects others.
-const RootImageAnnotation = "kkloud.io/root-image"
-
-// nonRootUser is the user and the group of images that would run as root, for example busybox.
-const nonRootUser int64 = 65532
-
-// NoteRootImage notes that the image of the server would run as root. It returns false if that is
-// noted.
-func NoteRootImage(deployment *appsv1.Deployment) bool {
-	for _, container := range deployment.Spec.Template.Spec.Containers {
-		if container.Name == containerName && deployment.Annotations[RootImageAnnotation] != container.Image {
-			metav1.SetMetaDataAnnotation(&deployment.ObjectMeta, RootImageAnnotation, container.Image)
-			return true
-		}
-	}
-	return false
-}
-
-// noteEarlierUser notes an image of the user's own on a Deployment of version 0.4.0 or earlier, which
-// set nonRootUser for every image. Available pods show that the cluster and the image accept this user,
-// so an upgrade does not have to find out whether the image runs as root.
-func noteEarlierUser(deployment *appsv1.Deployment, echo *echov1.Echo) {
-	pod := &deployment.Spec.Template.Spec
-	isEarlier := func(container corev1.Container) bool {
-		return container.Name == containerName && container.Image == echo.Spec.Image && !slices.ContainsFunc(container.Ports, isServerPort)
-	}
-	if deployment.Status.AvailableReplicas > 0 && slices.ContainsFunc(pod.Containers, isEarlier) &&
-		pod.SecurityContext != nil && ptr.Deref(pod.SecurityContext.RunAsUser, 0) == nonRootUser {
-		NoteRootImage(deployment)
-	}
-}
-
-// mutateUser sets the user for a noted image.
-func mutateUser(deployment *appsv1.Deployment, image string) {
-	security := deployment.Spec.Template.Spec.SecurityContext
-	security.RunAsUser, security.RunAsGroup = nil, nil
-	if noted, found := deployment.Annotations[RootImageAnnotation]; found && noted == image {
-		security.RunAsUser, security.RunAsGroup = new(nonRootUser), new(nonRootUser)
-	}
-}
 
 // unprivilegedPorts allows a non-root server to listen on a port below 1024. The restricted Pod
 // Security Standard allows this sysctl.
 const unprivilegedPorts = "net.ipv4.ip_unprivileged_port_start"
 
+// mutatePodSecurity sets no user: the image or the cluster chooses one. OpenShift assigns users from a range of
+// the namespace, and rejects others.
 func mutatePodSecurity(security *corev1.PodSecurityContext) {
+	security.RunAsUser, security.RunAsGroup = nil, nil
 	security.RunAsNonRoot = new(true)
 	security.SeccompProfile = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
+}
+
+// mutateUser sets the user that the Echo declares.
+func mutateUser(security *corev1.PodSecurityContext, echo *echov1.Echo) {
+	isDeclared := echo.Spec.Pod != nil && echo.Spec.Pod.RunAsUser != 0
+	if isDeclared {
+		security.RunAsUser = new(echo.Spec.Pod.RunAsUser)
+	}
 }
 
 func mutateUnprivilegedPorts(security *corev1.PodSecurityContext, echo *echov1.Echo) {

@@ -3,106 +3,41 @@ package children
 import (
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 )
 
 // OpenShift's SCC restricted-v2 rejects users and groups that it did not assign.
-func TestUserIsSetOnlyForAnImageThatRunsAsRoot(t *testing.T) {
-	other := newEcho(func(e *echov1.Echo) { e.Spec.Image = "docker.io/library/other:1" })
-	for name, c := range map[string]struct {
-		noted string
-		echo  *echov1.Echo
-		want  bool
-	}{
-		"no image noted":       {"", newEcho(), false},
-		"default image":        {defaultImage, newEcho(), true},
-		"image of the Echo":    {other.Spec.Image, other, true},
-		"another image noted":  {"docker.io/library/busybox:1", newEcho(), false},
-		"Echo has a new image": {defaultImage, other, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			all := desiredState(newEcho(ownServer))
-			deployment, pod := all.deployment(), all.pod()
-			if c.noted != "" {
-				deployment.Annotations = map[string]string{RootImageAnnotation: c.noted}
-			}
-			pod.SecurityContext.RunAsUser, pod.SecurityContext.RunAsGroup = new(nonRootUser), new(int64(7))
-			container := pod.Containers[0].SecurityContext
-			container.RunAsUser, container.RunAsGroup = new(int64(0)), new(nonRootUser)
-			Deployment(deployment, c.echo, defaultImage)
-			var want *int64
-			if c.want {
-				want = new(nonRootUser)
-			}
-			equal(t, []*int64{pod.SecurityContext.RunAsUser, pod.SecurityContext.RunAsGroup}, []*int64{want, want})
-			if container.RunAsUser != nil || container.RunAsGroup != nil {
-				t.Errorf("container securityContext = %v, want no user and no group", container)
-			}
-		})
+func TestPodsSetNoUserAndNoGroup(t *testing.T) {
+	objects := desiredState(newEcho(ownServer))
+	want := objects.deepCopy()
+	for _, pod := range []*corev1.PodSpec{objects.pod(), &objects.verifier().Spec.Template.Spec} {
+		pod.SecurityContext.RunAsUser, pod.SecurityContext.RunAsGroup = new(int64(65532)), new(int64(7))
+		container := pod.Containers[0].SecurityContext
+		container.RunAsUser, container.RunAsGroup = new(int64(0)), new(int64(7))
 	}
+	objects.mutate(newEcho(ownServer))
+	equal(t, objects, want)
 }
 
-func TestRootImageIsNotedOnce(t *testing.T) {
-	echo := newEcho(ownServer)
-	objects := desiredState(echo)
-	if security := objects.pod().SecurityContext; security.RunAsUser != nil || security.RunAsGroup != nil {
-		t.Errorf("user = %v, group = %v, want none", security.RunAsUser, security.RunAsGroup)
-	}
-	if !NoteRootImage(objects.deployment()) || NoteRootImage(objects.deployment()) {
-		t.Error("NoteRootImage: want true for the first call, and false for the second")
-	}
-	objects.mutate(echo)
-	if security := objects.pod().SecurityContext; *security.RunAsUser != nonRootUser || *security.RunAsGroup != nonRootUser {
-		t.Errorf("user = %d, group = %d, want %d", *security.RunAsUser, *security.RunAsGroup, nonRootUser)
-	}
-	echo.Spec.Image = "docker.io/library/other:1"
-	objects.mutate(echo)
-	if security := objects.pod().SecurityContext; security.RunAsUser != nil || security.RunAsGroup != nil {
-		t.Errorf("user = %v, group = %v of another image, want none", security.RunAsUser, security.RunAsGroup)
-	}
-}
+func TestDeclaredUserIsThatOfTheServersPods(t *testing.T) {
+	unset := newEcho(ownServer, withVerify)
+	declared := newEcho(ownServer, withVerify, withPod(echov1.PodSettings{RunAsUser: 65532}))
+	objects := desiredState(unset)
+	before := objects.deepCopy()
 
-// Versions up to 0.4.0 set the user for every image. An image that runs with it keeps it, so an
-// upgrade needs one rollout, and no pod that cannot start.
-func TestUserOfAnEarlierVersionStaysForAnAvailableImageOfTheUsersOwn(t *testing.T) {
-	own := newEcho(ownServer)
-	for name, c := range map[string]struct {
-		echo   *echov1.Echo
-		change func(*appsv1.Deployment)
-		want   bool
-	}{
-		"own image":        {own, func(*appsv1.Deployment) {}, true},
-		"default image":    {newEcho(), func(*appsv1.Deployment) {}, false},
-		"no available pod": {own, func(d *appsv1.Deployment) { d.Status.AvailableReplicas = 0 }, false},
-		"another user":     {own, func(d *appsv1.Deployment) { d.Spec.Template.Spec.SecurityContext.RunAsUser = new(int64(7)) }, false},
-		"no user":          {own, func(d *appsv1.Deployment) { d.Spec.Template.Spec.SecurityContext = nil }, false},
-		"another image":    {own, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "other" }, false},
-		"port of 0.5.0":    {own, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Ports[0].Name = containerPortName }, false},
-		"port of 0.5.0 beside a sidecar with the image": {own, func(d *appsv1.Deployment) {
-			containers := &d.Spec.Template.Spec.Containers
-			(*containers)[0].Ports[0].Name = containerPortName
-			*containers = append(*containers, corev1.Container{Name: "sidecar", Image: (*containers)[0].Image})
-		}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			deployment := desiredState(c.echo).deployment()
-			pod := &deployment.Spec.Template.Spec
-			pod.SecurityContext.RunAsUser, pod.SecurityContext.RunAsGroup = new(nonRootUser), new(nonRootUser)
-			pod.Containers[0].Ports[0].Name = portName
-			deployment.Status.AvailableReplicas = 1
-			c.change(deployment)
-			for range 2 { // The result is the same after another reconciliation.
-				Deployment(deployment, c.echo, defaultImage)
-				security := deployment.Spec.Template.Spec.SecurityContext
-				if kept := security.RunAsUser != nil; kept != c.want || kept && (*security.RunAsUser != nonRootUser || *security.RunAsGroup != nonRootUser) {
-					t.Errorf("user = %v, group = %v, want %d: %t", security.RunAsUser, security.RunAsGroup, nonRootUser, c.want)
-				}
-			}
-		})
-	}
+	objects.mutate(declared)
+	want := before.deepCopy()
+	want.pod().SecurityContext.RunAsUser = new(int64(65532))
+	equal(t, objects, want)
+
+	objects.pod().SecurityContext.RunAsUser = new(int64(7))
+	objects.mutate(declared)
+	equal(t, objects, want)
+
+	objects.mutate(unset)
+	equal(t, objects, before)
 }
 
 func TestWeakenedSecurityIsReverted(t *testing.T) {

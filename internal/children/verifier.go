@@ -109,9 +109,7 @@ const verifierGraceSeconds int64 = 5
 func mutateVerifierPod(pod *corev1.PodSpec, echo *echov1.Echo, in Inputs) {
 	mutatePodIsolation(pod)
 	pod.TerminationGracePeriodSeconds = new(verifierGraceSeconds)
-	security := ensure(&pod.SecurityContext)
-	mutatePodSecurity(security)
-	security.RunAsUser, security.RunAsGroup = nil, nil // The image names its user.
+	mutatePodSecurity(ensure(&pod.SecurityContext))
 	requireLinux(pod)
 	requireArchitecture(pod)
 	wanted := layers(echo)

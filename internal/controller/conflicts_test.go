@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest/komega"
 
@@ -99,19 +98,6 @@ var _ = Describe("An object that is not controlled by the Echo", func() {
 			Expect(metav1.IsControlledBy(child, restored)).To(BeTrue())
 		}
 		Expect(podsOf(restored)).To(Equal(before))
-	})
-
-	It("of version 0.4.0 gets the name of the port as soon as the status reports the rollout", func() {
-		stop := startOperator()
-		echo := createEcho(newNamespace(), "hello")
-		expectReady(echo)
-		stop()
-		service := serviceOf(echo)
-		Expect(komega.Update(service, func() { service.Spec.Ports[0].TargetPort = intstr.FromInt32(5678) })()).To(Succeed())
-		Expect(komega.UpdateStatus(echo, func() { echo.Status.Conditions = nil })()).To(Succeed())
-		startOperator()
-		expectReady(echo)
-		Eventually(komega.Object(service)).Should(HaveField("Spec.Ports", ConsistOf(HaveField("TargetPort", intstr.FromString("kkloud-echo")))))
 	})
 
 	It("is ignored if the Echo wants no such child", func() {

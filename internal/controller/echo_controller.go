@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -44,7 +43,7 @@ const (
 	// is for changes that the watch does not report.
 	staleRetry = time.Second
 
-	// statusDelay is how soon the operator writes a child that depends on the status it has just written.
+	// statusDelay is how soon the operator writes an HTTPRoute that the status it has just written notes.
 	statusDelay = 100 * time.Millisecond
 
 	// Other errors of the API server are retried with exponential back-off between these
@@ -184,21 +183,13 @@ func (r *EchoReconciler) Reconcile(ctx context.Context, echo *echov1.Echo) (ctrl
 	if err := r.observePods(ctx, echo, &observed); err != nil {
 		return retry(err)
 	}
-	noted, err := r.noteRootImage(ctx, echo, &observed)
-	if err != nil {
-		return retry(err)
-	}
 	next := withTransitionTimes(status.Of(echo, observed), echo)
 	paused, err := r.writeStatus(ctx, echo, next)
 	if err != nil {
 		return retry(err)
 	}
-	var outdated time.Duration
-	if paused == 0 && children.DependsOnStatus(observed.Service, echo, next) {
-		outdated = statusDelay
-	}
 	seconds := time.Duration(status.Recheck(echo, observed, next)) * time.Second
-	return ctrl.Result{RequeueAfter: earliest(recheck, noted, paused, outdated, seconds)}, nil
+	return ctrl.Result{RequeueAfter: earliest(recheck, paused, seconds)}, nil
 }
 
 // earliest returns the shortest of the times that are not 0.
@@ -290,28 +281,6 @@ func (r *EchoReconciler) observeChild(ctx context.Context, echo *echov1.Echo, c 
 		return child{}, client.IgnoreNotFound(err)
 	}
 	return child{object: object}, nil
-}
-
-// noteRootImage has the Deployment set a user ID, if the kubelet reports that the image would run
-// as root. It returns when to reconcile again.
-func (r *EchoReconciler) noteRootImage(ctx context.Context, echo *echov1.Echo, observed *status.Observation) (recheck time.Duration, err error) {
-	if observed.Deployment == nil || !status.NeedsRootImageNote(observed.Pods, observed.NewestReplicaSet) {
-		return 0, nil
-	}
-	desired := observed.Deployment.DeepCopy()
-	if !children.NoteRootImage(desired) {
-		return 0, nil
-	}
-	children.Deployment(desired, echo, r.ServerImage)
-	i := slices.IndexFunc(children.Kinds, func(c children.Kind) bool { return c.ObjectKind == "Deployment" && !c.Verifier })
-	c := children.Kinds[i]
-	result, err := r.patch(ctx, echo, c, children.Inputs{ServerImage: r.ServerImage}, observed.Deployment, desired)
-	if err != nil {
-		return 0, err
-	}
-	observed.Overridden = slices.DeleteFunc(observed.Overridden, func(o echov1.OverriddenChild) bool { return o.Kind == c.Name })
-	r.observe(observed, echo, c, result)
-	return result.recheck, nil
 }
 
 // retry returns when to retry after an error that is not terminal.

@@ -57,21 +57,13 @@ var _ = Describe("The status", func() {
 		Entry("insufficient memory", "docker.io/library/server:huge", echov1.ReasonUnschedulable, "Insufficient memory"),
 	)
 
-	It("sets a user for an image that would run as root, as long as the Echo has this image", func() {
-		user := func(echo *echov1.Echo) *int64 {
-			deployment := deploymentOf(echo)
-			Expect(admin.Get(ctx, client.ObjectKeyFromObject(deployment), deployment)).To(Succeed())
-			return deployment.Spec.Template.Spec.SecurityContext.RunAsUser
-		}
+	It("reports an image that would run as root, until the Echo declares another user", func() {
 		echo := createEcho(namespace, "hello", func(s *echov1.EchoSpec) { s.Image = controlplane.RootImage })
+		expectCondition(echo, echov1.ConditionReady, metav1.ConditionFalse, echov1.ReasonContainerCreateFailed)
+		Expect(message(echo, echov1.ConditionReady)).To(HaveSuffix("image will run as root: set spec.pod.runAsUser"))
+		edit(echo, func(s *echov1.EchoSpec) { s.Pod = &echov1.PodSettings{RunAsUser: 65532} })
 		expectReady(echo)
-		Expect(user(echo)).To(HaveValue(BeEquivalentTo(65532)))
-		edit(echo, func(s *echov1.EchoSpec) { s.Message = "edited" })
-		expectReady(echo)
-		Expect(user(echo)).To(HaveValue(BeEquivalentTo(65532)), "user after an edit of the message")
-		edit(echo, func(s *echov1.EchoSpec) { s.Image = "docker.io/library/other:1" })
-		expectReady(echo)
-		Expect(user(echo)).To(BeNil(), "user of another image")
+		Expect(newestPod(echo).Spec.SecurityContext.RunAsUser).To(HaveValue(BeEquivalentTo(65532)))
 	})
 
 	It("reports a quota for pods with the message of the API server", func() {

@@ -141,10 +141,6 @@ func TestCachedPodHasTheSameFailure(t *testing.T) {
 		if got, want := fmt.Sprint(status.PodFailure(slimmed, metav1.Now())), fmt.Sprint(status.PodFailure(pod, metav1.Now())); got != want {
 			t.Errorf("%s: failure of the cached pod = %s, want %s", name, got, want)
 		}
-		got, want := status.NeedsRootImageNote([]corev1.Pod{*slimmed}, "abc"), status.NeedsRootImageNote([]corev1.Pod{*pod}, "abc")
-		if got != want {
-			t.Errorf("%s: NeedsRootImageNote of the cached pod = %t, want %t", name, got, want)
-		}
 	}
 }
 

@@ -43,6 +43,7 @@ var _ = Describe("The pods of an Echo with spec.pod", func() {
 			corev1.LabelOSStable: "linux", "topology.kubernetes.io/zone": "a", "example.com/pool": "canary"}))
 		Expect(pod.Spec.Tolerations).To(ContainElements(HaveField("Key", "spot"), HaveField("Key", "dedicated")))
 		Expect(pod.Spec.ImagePullSecrets).To(Equal([]corev1.LocalObjectReference{{Name: "cluster-wide"}, {Name: "mirror"}}))
+		Expect(pod.Spec.SecurityContext.RunAsUser).To(HaveValue(BeEquivalentTo(65532)))
 		Expect(pod.Spec.Priority).To(HaveValue(BeEquivalentTo(7)))
 		Eventually(func() []string { return eventsOf(echo) }).Should(ContainElement("Normal Ready"))
 
@@ -130,6 +131,7 @@ func podSettings(priorityClass string) *echov1.PodSettings {
 		ImagePullSecrets:  []corev1.LocalObjectReference{{Name: "mirror"}},
 		Labels:            map[string]echov1.LabelValue{"team": "blue"},
 		Annotations:       map[string]echov1.AnnotationValue{"example.com/contact": "blue@example.com"},
+		RunAsUser:         65532,
 	}
 }
 

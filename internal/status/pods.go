@@ -13,22 +13,20 @@ import (
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 )
 
-const createContainerConfigError = "CreateContainerConfigError"
-
 // waitingReasons maps the kubelet's reasons of a waiting container to reasons of an Echo.
 // Source: k8s.io/kubernetes/pkg/kubelet (container, images and kuberuntime packages).
 var waitingReasons = map[string]string{
-	"ErrImagePull":              echov1.ReasonImagePullFailed,
-	"ImagePullBackOff":          echov1.ReasonImagePullFailed,
-	"InvalidImageName":          echov1.ReasonImagePullFailed,
-	"ErrImageNeverPull":         echov1.ReasonImagePullFailed,
-	"ImageInspectError":         echov1.ReasonImagePullFailed,
-	"RegistryUnavailable":       echov1.ReasonImagePullFailed,
-	"SignatureValidationFailed": echov1.ReasonImagePullFailed,
-	createContainerConfigError:  echov1.ReasonContainerCreateFailed,
-	"CreateContainerError":      echov1.ReasonContainerCreateFailed,
-	"RunContainerError":         echov1.ReasonContainerCreateFailed,
-	"CrashLoopBackOff":          echov1.ReasonCrashLooping,
+	"ErrImagePull":               echov1.ReasonImagePullFailed,
+	"ImagePullBackOff":           echov1.ReasonImagePullFailed,
+	"InvalidImageName":           echov1.ReasonImagePullFailed,
+	"ErrImageNeverPull":          echov1.ReasonImagePullFailed,
+	"ImageInspectError":          echov1.ReasonImagePullFailed,
+	"RegistryUnavailable":        echov1.ReasonImagePullFailed,
+	"SignatureValidationFailed":  echov1.ReasonImagePullFailed,
+	"CreateContainerConfigError": echov1.ReasonContainerCreateFailed,
+	"CreateContainerError":       echov1.ReasonContainerCreateFailed,
+	"RunContainerError":          echov1.ReasonContainerCreateFailed,
+	"CrashLoopBackOff":           echov1.ReasonCrashLooping,
 }
 
 // crashWindow is the number of seconds for which a container that has restarted, and that is not
@@ -40,16 +38,6 @@ const crashWindow int64 = 600
 func NeedsNewestReplicaSet(echo *echov1.Echo, observed Observation) bool {
 	return echo.DeletionTimestamp == nil && isCurrent(observed.Deployment) && !serves(echo, observed) &&
 		slices.ContainsFunc(observed.Pods, func(pod corev1.Pod) bool { return PodFailure(&pod, observed.Now) != nil })
-}
-
-// NeedsRootImageNote reports whether the kubelet does not start a container of a pod of the newest
-// ReplicaSet because its image would run as root, or as a user that has a name and no number.
-func NeedsRootImageNote(pods []corev1.Pod, newestReplicaSet string) bool {
-	return slices.ContainsFunc(newestPods(pods, newestReplicaSet), func(pod corev1.Pod) bool {
-		return slices.ContainsFunc(containersOf(&pod), func(c corev1.ContainerStatus) bool {
-			return c.State.Waiting != nil && c.State.Waiting.Reason == createContainerConfigError && strings.Contains(c.State.Waiting.Message, "runAsNonRoot")
-		})
-	})
 }
 
 // newestPods returns the pods of the newest ReplicaSet that run or are expected to run, by name.
@@ -79,10 +67,20 @@ func failureOfPods(observed Observation) *Failure {
 	}
 	for _, pod := range newestPods(observed.Pods, observed.NewestReplicaSet) {
 		if failure := PodFailure(&pod, observed.Now); failure != nil {
-			return failure
+			return withAdvice(failure)
 		}
 	}
 	return nil
+}
+
+// withAdvice adds to the kubelet's message what the user has to set for an image whose user is root, or has a name
+// instead of a number. The operator sets no user for it, because some clusters reject every user that they did not assign.
+func withAdvice(failure *Failure) *Failure {
+	wouldRunAsRoot := failure.Reason == echov1.ReasonContainerCreateFailed && strings.Contains(failure.Message, "runAsNonRoot")
+	if wouldRunAsRoot {
+		failure.Message += ": set spec.pod.runAsUser"
+	}
+	return failure
 }
 
 // PodFailure returns the failure that prevents the pod from running, or nil. The message does

@@ -137,28 +137,27 @@ func TestTerminationMessageHasTheReasonOfTheKubelet(t *testing.T) {
 	}
 }
 
-func TestRootImageIsRecognizedInTheNewestReplicaSet(t *testing.T) {
-	const root = "container has runAsNonRoot and image will run as root"
+func TestFailureOfAnImageThatRunsAsRootHasAdvice(t *testing.T) {
+	const (
+		root   = "container has runAsNonRoot and image will run as root"
+		named  = "container has runAsNonRoot and image has non-numeric user (x), cannot verify user is non-root"
+		advice = ": set spec.pod.runAsUser"
+	)
 	inInit := waiting("p", "CreateContainerConfigError", root)
 	inInit.Status.InitContainerStatuses, inInit.Status.ContainerStatuses = inInit.Status.ContainerStatuses, nil
 	for name, test := range map[string]struct {
 		pod  corev1.Pod
-		want bool
+		want string
 	}{
-		"root":                    {waiting("p", "CreateContainerConfigError", root), true},
-		"root, in init container": {inInit, true},
-		"non-numeric user":        {waiting("p", "CreateContainerConfigError", "container has runAsNonRoot and image has non-numeric user (x), cannot verify user is non-root"), true},
-		"another error":           {waiting("p", "CreateContainerConfigError", `configmap "x" not found`), false},
-		"another reason":          {waiting("p", "CreateContainerError", root), false},
-		"running":                 {restarted(1, 1), false},
-		"earlier ReplicaSet":      {ofReplicaSet(waiting("p", "CreateContainerConfigError", root), "old"), false},
-		"evicted":                 {inPhase(waiting("p", "CreateContainerConfigError", root), corev1.PodFailed), false},
+		"root":                    {waiting("p", "CreateContainerConfigError", root), root + advice},
+		"root, in init container": {inInit, root + advice},
+		"user with a name":        {waiting("p", "CreateContainerConfigError", named), named + advice},
+		"another error":           {waiting("p", "CreateContainerConfigError", `configmap "x" not found`), `configmap "x" not found`},
+		"log of the server":       {crashed(waiting("p", "CrashLoopBackOff", "back-off"), 3, 1, root), "exited with code 1: " + root},
 	} {
-		if got := NeedsRootImageNote([]corev1.Pod{test.pod}, newest); got != test.want {
-			t.Errorf("%s: NeedsRootImageNote = %t, want %t", name, got, test.want)
-		}
-		if NeedsRootImageNote([]corev1.Pod{ofReplicaSet(test.pod, "")}, "") {
-			t.Errorf("%s: NeedsRootImageNote = true without a known ReplicaSet, want false", name)
+		observed := Observation{Deployment: &appsv1.Deployment{}, Pods: []corev1.Pod{test.pod}, NewestReplicaSet: newest, Now: now}
+		if got, want := failureOfPods(observed).Message, "Pod p, container echo: "+test.want; got != want {
+			t.Errorf("%s: message = %q, want %q", name, got, want)
 		}
 	}
 }

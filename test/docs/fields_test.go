@@ -5,6 +5,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -33,7 +34,7 @@ func leaves(path string, schema apiextensionsv1.JSONSchemaProps) map[string]apie
 func values(schema apiextensionsv1.JSONSchemaProps) (all []string) {
 	for _, bound := range []*float64{schema.Minimum, schema.Maximum} {
 		if bound != nil {
-			all = append(all, fmt.Sprint(*bound))
+			all = append(all, strconv.FormatFloat(*bound, 'f', -1, 64))
 		}
 	}
 	for _, bound := range []*int64{schema.MaxLength, schema.MaxItems, schema.MaxProperties} {

@@ -85,6 +85,7 @@ func failures() {
 	},
 		Entry("given a container that exits", "crashing", echov1.EchoSpec{
 			Image: "docker.io/library/busybox:1.37", Command: []string{"sh", "-c", "echo the cat ate the disk >&2; exit 3"},
+			Pod: &echov1.PodSettings{RunAsUser: 65532},
 		}, "True CrashLooping: ", "exited with code 3: the cat ate the disk"),
 		Entry("given a container that does not answer its probes", "deaf", echov1.EchoSpec{Image: "registry.k8s.io/pause:3.10.1"}, "True CrashLooping: "),
 	)

@@ -59,7 +59,7 @@ func requests() {
 		for _, echo := range echoes {
 			Kubectl("-n", namespace, "patch", "deployment", "echo-"+echo, "-p", `{"spec":{"template":{"spec":{"initContainers":[{
 				"name": "slow", "image": "docker.io/library/busybox:1.37", "command": ["sleep", "7"],
-				"securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}}}]}}}}`)
+				"securityContext": {"runAsUser": 65532, "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}}}]}}}}`)
 		}
 		Eventually(Pods).WithArguments(namespace, "kkloud.io/echo").Should(HaveEach(HaveField("Spec.InitContainers", HaveLen(1))))
 	}

@@ -56,10 +56,7 @@ func samples() {
 
 	It("runs the sample with a custom command, whose log contains its banner", func() {
 		WaitReady(namespace, "myapp")
-		// The image runs as root by default. So the operator has replaced the first pod, which may be terminating.
-		Eventually(func() (string, error) {
-			return TryKubectl("", "-n", namespace, "logs", "deployment/echo-myapp")
-		}).Should(Equal("This pod was created by the Echo operator 🚀\n"))
+		Expect(Kubectl("-n", namespace, "logs", "deployment/echo-myapp")).To(Equal("This pod was created by the Echo operator 🚀\n"))
 	})
 
 	It("updates the URL in the status after an edit of the port", func() {

@@ -37,7 +37,11 @@ func Lists() []client.ObjectList {
 // ChildLists returns an empty list for each kind of child.
 func ChildLists() (lists []client.ObjectList) {
 	for _, kind := range children.DifferentObjectKinds() {
-		lists = append(lists, kind.NewList().(client.ObjectList))
+		list, err := scheme.New(kind.Resource.GroupVersion().WithKind(kind.ObjectKind + "List"))
+		if err != nil {
+			panic(err) // The scheme includes every kind, so this is a programming error.
+		}
+		lists = append(lists, list.(client.ObjectList))
 	}
 	return lists
 }

@@ -131,6 +131,7 @@ func podSettings() *echov1.PodSettings {
 		ImagePullSecrets:  []corev1.LocalObjectReference{{Name: "registry"}},
 		Labels:            map[string]echov1.LabelValue{"example.com/tier": "canary"},
 		Annotations:       map[string]echov1.AnnotationValue{"example.com/contact": "platform@example.com"},
+		RunAsUser:         65532,
 	}
 }
 
