@@ -30,6 +30,8 @@ import (
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/controller"
 	"github.com/kkloud-io/echo-operator/internal/metrics"
+	"github.com/kkloud-io/echo-operator/internal/olm"
+	"github.com/kkloud-io/echo-operator/internal/status"
 )
 
 // The linker sets version.
@@ -86,7 +88,8 @@ func newManager(ctx context.Context, restConfig *rest.Config, s settings) (manag
 	}
 	ctrlmetrics.Registry.MustRegister(metrics.Echoes{Cache: mgr.GetCache()})
 	if s.operatorCondition != nil {
-		if err := (&controller.UpgradeableReconciler{Condition: *s.operatorCondition}).SetupWithManager(ctx, mgr); err != nil {
+		upgradeable := &olm.UpgradeableReconciler{Condition: *s.operatorCondition, RolloutInFlight: status.RolloutInFlight}
+		if err := upgradeable.SetupWithManager(ctx, mgr); err != nil {
 			return nil, fmt.Errorf("set up the Upgradeable controller: %w", err)
 		}
 	}

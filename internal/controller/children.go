@@ -229,7 +229,7 @@ func (r *EchoReconciler) create(ctx context.Context, echo *echov1.Echo, c childr
 		rejected, err := r.rejected(echo, c, err, took)
 		return rejected, nil, err
 	}
-	r.ownWrites.wrote(echo, c.ObjectKind, object)
+	r.expectations.Expect(client.ObjectKeyFromObject(echo), c.ObjectKind, object, "")
 	log.FromContext(ctx).Info("Created "+c.Name, "child", object.GetName())
 	if previouslyReconciled(echo, c) && !meta.IsStatusConditionTrue(echo.Status.Conditions, echov1.ConditionDegraded) {
 		r.Metrics.CountCorrection(c.Name)
@@ -290,7 +290,7 @@ func (r *EchoReconciler) patch(ctx context.Context, echo *echov1.Echo, c childre
 		rejected.object, rejected.overridden = live, record
 		return rejected, err
 	}
-	r.ownWrites.wrote(echo, c.ObjectKind, object)
+	r.expectations.Expect(client.ObjectKeyFromObject(echo), c.ObjectKind, object, live.GetResourceVersion())
 	log.FromContext(ctx).Info("Updated "+c.Name, "child", live.GetName())
 	if drifted {
 		r.Metrics.CountCorrection(c.Name)

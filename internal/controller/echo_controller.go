@@ -28,6 +28,7 @@ import (
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
+	"github.com/kkloud-io/echo-operator/internal/expectations"
 	"github.com/kkloud-io/echo-operator/internal/fairqueue"
 	"github.com/kkloud-io/echo-operator/internal/metrics"
 	"github.com/kkloud-io/echo-operator/internal/status"
@@ -81,8 +82,8 @@ type EchoReconciler struct {
 	Metrics *metrics.Metrics
 
 	pace pace
-	// ownWrites has the writes that the cache does not contain yet.
-	ownWrites ownWrites
+	// expectations has the writes whose events have not arrived.
+	expectations expectations.Store
 	// verifiers has the verifiers in the cache.
 	verifiers verifiers
 	// optional has the kinds that the cluster may not serve, by name.
@@ -96,9 +97,10 @@ func (r *EchoReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager)
 	if err := indexPods(ctx, mgr); err != nil {
 		return err
 	}
+	r.expectations.OwnerOf = echoOf
 	b := ctrl.NewControllerManagedBy(mgr).
-		For(&echov1.Echo{}, builder.WithPredicates(r.ownWrites.news(echoKind))).
-		WatchesRawSource(r.ownWrites.source()).
+		For(&echov1.Echo{}, builder.WithPredicates(r.expectations.Predicate(echoKind))).
+		WatchesRawSource(r.expectations.Source()).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(echoOfPod), builder.WithPredicates(ignoreInitialList, podFailureChanged)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: r.MaxConcurrentReconciles + fairqueue.MaxSlow,
@@ -115,7 +117,7 @@ func (r *EchoReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager)
 	r.optional = map[string]*optionalAPI{}
 	for _, kind := range children.DifferentObjectKinds() {
 		if kind.OptionalAPI {
-			api, err := newOptionalAPI(mgr, kind, r.Namespaces, cmp.Or(r.discoveryPeriod, discoveryPeriod), r.ownWrites.news(kind.ObjectKind))
+			api, err := newOptionalAPI(mgr, kind, r.Namespaces, cmp.Or(r.discoveryPeriod, discoveryPeriod), r.expectations.Predicate(kind.ObjectKind))
 			if err != nil {
 				return err
 			}
@@ -124,12 +126,22 @@ func (r *EchoReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager)
 			continue
 		}
 		b.Watches(kind.New(), handler.EnqueueRequestsFromMapFunc(echoOfChild),
-			builder.WithPredicates(r.verifiers.observe(kind.ObjectKind), ignoreInitialList, ignoreBudgetStatus, r.ownWrites.news(kind.ObjectKind)))
+			builder.WithPredicates(r.verifiers.observe(kind.ObjectKind), ignoreInitialList, ignoreBudgetStatus, r.expectations.Predicate(kind.ObjectKind)))
 	}
-	if err := mgr.Add(&r.ownWrites); err != nil {
+	if err := mgr.Add(&r.expectations); err != nil {
 		return err
 	}
 	return b.Complete(reconcile.Func(r.reconcileRequest))
+}
+
+const echoKind = "Echo"
+
+// echoOf returns the Echo to which an object belongs: itself, or that of a child.
+func echoOf(kind string, object client.Object) (echo types.NamespacedName, found bool) {
+	if kind == echoKind {
+		return client.ObjectKeyFromObject(object), true
+	}
+	return ownerByName(object)
 }
 
 // ignoreInitialList drops the create events of objects that existed before the operator started.
@@ -154,10 +166,10 @@ var ignoreBudgetStatus = predicate.Funcs{
 
 // reconcileRequest reconciles the Echo as the cache has it, if that is up to date.
 func (r *EchoReconciler) reconcileRequest(ctx context.Context, request reconcile.Request) (ctrl.Result, error) {
-	if !r.ownWrites.begin(request.NamespacedName) {
+	if !r.expectations.Begin(request.NamespacedName) {
 		return ctrl.Result{}, nil
 	}
-	defer r.ownWrites.end(request.NamespacedName)
+	defer r.expectations.End(request.NamespacedName)
 	var echo echov1.Echo
 	if err := r.Client.Get(ctx, request.NamespacedName, &echo); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)

@@ -290,6 +290,23 @@ var _ = Describe("A reconciliation", func() {
 		Expect(meta.IsStatusConditionTrue(echo.Status.Conditions, echov1.ConditionDegraded)).To(BeFalse())
 	})
 
+	It("does not wait for an event of a write that admission reverts", func() {
+		config := rest.CopyConfig(operator)
+		config.UserAgent = directUserAgent
+		withWatch, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+		Expect(err).NotTo(HaveOccurred())
+		reverting := interceptor.NewClient(withWatch, interceptor.Funcs{Patch: failedPatch(nil)})
+		reconciler := &EchoReconciler{Client: reverting, APIReader: withWatch, ServerImage: serverImage}
+		reconciler.expectations.OwnerOf = echoOf
+		edit(echo, func(s *echov1.EchoSpec) { s.Message = "newer" })
+		Expect(reconciler.expectations.Begin(client.ObjectKeyFromObject(echo))).To(BeTrue())
+		result, err := reconciler.reconcileChild(ctx, echo, kind, inputs)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(result.failure).To(HaveValue(HaveField("Message", ContainSubstring("changed spec.template.spec.containers[echo].args"))))
+		reconciler.expectations.End(client.ObjectKeyFromObject(echo))
+		Expect(reconciler.expectations.Begin(client.ObjectKeyFromObject(echo))).To(BeTrue())
+	})
+
 	It("deletes a budget only in the version that it read", func() {
 		edit(echo, func(s *echov1.EchoSpec) { s.Replicas = 1 })
 		functions.Get = func(c context.Context, w client.WithWatch, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {

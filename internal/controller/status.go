@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
@@ -57,7 +58,7 @@ func (r *EchoReconciler) writeStatus(ctx context.Context, echo *echov1.Echo, nex
 		r.pace.failed(unwrittenStatus(echo), echo.Generation, nil)
 		return 0, err
 	}
-	r.ownWrites.wrote(echo, echoKind, updated)
+	r.expectations.Expect(client.ObjectKeyFromObject(echo), echoKind, updated, echo.ResourceVersion)
 	r.pace.wrote(t, echo.Generation, statusBurst)
 	r.recordEvent(ctx, echo, updated)
 	if firstReady(echo, updated) {

@@ -30,6 +30,8 @@ import (
 
 	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/internal/metrics"
+	"github.com/kkloud-io/echo-operator/internal/olm"
+	"github.com/kkloud-io/echo-operator/internal/status"
 	"github.com/kkloud-io/echo-operator/internal/testing/controlplane"
 )
 
@@ -149,7 +151,8 @@ func startChangedOperator(change func(*EchoReconciler), condition client.ObjectK
 	Expect(reconciler.SetupWithManager(ctx, mgr)).To(Succeed())
 	registry.MustRegister(metrics.Echoes{Cache: mgr.GetCache()})
 	if condition.Name != "" {
-		Expect((&UpgradeableReconciler{Condition: condition}).SetupWithManager(ctx, mgr)).To(Succeed())
+		upgradeable := &olm.UpgradeableReconciler{Condition: condition, RolloutInFlight: status.RolloutInFlight}
+		Expect(upgradeable.SetupWithManager(ctx, mgr)).To(Succeed())
 	}
 
 	return start(mgr)
