@@ -134,7 +134,7 @@ func (r *EchoReconciler) find(ctx context.Context, echo *echov1.Echo, c children
 	err := r.clientOf(c).Get(ctx, key, object)
 	switch {
 	case apierrors.IsNotFound(err):
-		if !wanted || !previouslyReconciled(echo, c) && !r.pace.has(unwrittenStatus(echo)) {
+		if !wanted || !previouslyReconciled(echo, c) {
 			return nil, nil // Creating the child shows whether it exists.
 		}
 		if object, err = r.readLive(ctx, echo, c); object == nil && err == nil {
@@ -173,12 +173,6 @@ func previouslyReconciled(echo *echov1.Echo, c children.Kind) bool {
 	return observed == echo.Generation || observed > 0 && !c.Optional
 }
 
-// mayBeRecreation reports whether the operator may have created a child of the Echo before, so that
-// repeated creations have to wait. A new Echo has no status, unless the status cannot be written.
-func (r *EchoReconciler) mayBeRecreation(echo *echov1.Echo) bool {
-	return echo.Status.ObservedGeneration > 0 || r.pace.has(unwrittenStatus(echo))
-}
-
 // errStaleEcho reports that the Echo in the cache has since been changed or deleted.
 var errStaleEcho = errors.New("the cache lags behind the Echo")
 
@@ -207,7 +201,7 @@ func (r *EchoReconciler) checkNotNewer(ctx context.Context, echo *echov1.Echo, l
 // create creates the child. If the child exists, it returns the existing object.
 func (r *EchoReconciler) create(ctx context.Context, echo *echov1.Echo, c children.Kind, in children.Inputs) (created child, existing client.Object, err error) {
 	correction := ""
-	if r.mayBeRecreation(echo) {
+	if mayBeRecreation := echo.Status.ObservedGeneration > 0; mayBeRecreation {
 		correction = recreation
 	}
 	if paused, failure := r.paused(echo, c, correction); paused > 0 {
@@ -295,7 +289,7 @@ func (r *EchoReconciler) patch(ctx context.Context, echo *echov1.Echo, c childre
 	if drifted {
 		r.Metrics.CountCorrection(c.Name)
 	} else if _, is := object.(*corev1.Service); is {
-		r.pace.wrote(serviceChange(echo), echo.Generation, childBurst)
+		r.backoff.Succeeded(serviceChange(echo), echo.Generation, childBurst)
 	}
 	return r.written(echo, c, in, object, correction)
 }
@@ -314,15 +308,13 @@ func (r *EchoReconciler) written(echo *echov1.Echo, c children.Kind, in children
 	}
 	if len(difference.answer) > 0 {
 		failure := mutatedByAdmission(c, difference)
-		r.pace.failed(t, echo.Generation, failure)
-		paused, _ := r.pace.wait(t, echo.Generation)
-		return child{object: object, failure: failure, recheck: paused}, nil
+		return child{object: object, failure: failure, recheck: r.backoff.Failed(t, echo.Generation, failure)}, nil
 	}
 	if correction != "" {
-		r.pace.wrote(t, echo.Generation, childBurst)
-		r.pace.wrote(correctionOf(echo, c, correction), echo.Generation, correctionBurst)
+		r.backoff.Succeeded(t, echo.Generation, childBurst)
+		r.backoff.Succeeded(correctionOf(echo, c, correction), echo.Generation, correctionBurst)
 	} else {
-		r.pace.forget(t)
+		r.backoff.Forget(t)
 	}
 	if changed {
 		return child{object: object, overridden: difference.overridden(c.Name)}, nil

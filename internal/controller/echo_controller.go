@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/backoff"
 	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/internal/expectations"
 	"github.com/kkloud-io/echo-operator/internal/fairqueue"
@@ -47,10 +48,9 @@ const (
 	// statusDelay is how soon the operator writes an HTTPRoute that the status it has just written notes.
 	statusDelay = 100 * time.Millisecond
 
-	// Other errors of the API server are retried with exponential back-off between these
-	// bounds, so that all Echoes converge within a minute after an outage.
-	minBackoff = 100 * time.Millisecond
-	maxBackoff = 30 * time.Second
+	// Other errors of the API server are retried with exponential back-off from this time to backoff.Max, so
+	// that all Echoes converge within a minute after an outage.
+	minRetry = 100 * time.Millisecond
 
 	// A reconciliation takes milliseconds, but each of its writes may wait for webhooks until the
 	// API server gives up after a minute. The timeout frees the worker if a connection hangs.
@@ -81,7 +81,8 @@ type EchoReconciler struct {
 	// Metrics are the metrics that the reconciler updates.
 	Metrics *metrics.Metrics
 
-	pace pace
+	// backoff has the pauses before writes that failed, or that were repeated, and what the status reports meanwhile.
+	backoff backoff.Backoff[status.Failure]
 	// expectations has the writes whose events have not arrived.
 	expectations expectations.Store
 	// verifiers has the verifiers in the cache.
@@ -105,7 +106,7 @@ func (r *EchoReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager)
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: r.MaxConcurrentReconciles + fairqueue.MaxSlow,
 			ReconciliationTimeout:   reconcileTimeout,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minBackoff, maxBackoff),
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minRetry, backoff.Max),
 			NewQueue: func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
 				return fairqueue.New(fairqueue.Options[reconcile.Request]{
 					Name: name, RateLimiter: limiter, Seats: r.MaxConcurrentReconciles,
@@ -243,14 +244,14 @@ func (r *EchoReconciler) reconcileChildren(ctx context.Context, echo *echov1.Ech
 		r.observe(&observed, echo, c, result)
 		if service, is := result.object.(*corev1.Service); is {
 			in.ClusterIPs = service.Spec.ClusterIPs
-			if left := time.Until(r.pace.last(serviceChange(echo)).Add(serviceLag)); left > 0 {
+			if left := time.Until(r.backoff.Last(serviceChange(echo)).Add(serviceLag)); left > 0 {
 				observed.Waiting = append(observed.Waiting, "Service: the nodes apply the change")
 				recheck = earliest(recheck, left)
 			}
 		}
 		recheck = earliest(recheck, result.recheck)
 		if result.slow { // The status reports the failure before the next write, which may be slow, too.
-			reconcile, recheck = r.observeChild, minPace
+			reconcile, recheck = r.observeChild, backoff.Min
 		}
 	}
 	return observed, recheck, errors.Join(failed...)

@@ -234,7 +234,7 @@ var _ = Describe("A reconciliation", func() {
 		const drift = "spec.template.spec.containers[echo].image"
 		reconciler := &EchoReconciler{}
 		for range correctionBurst + 1 {
-			reconciler.pace.wrote(correctionOf(echo, kind, drift), echo.Generation, correctionBurst)
+			reconciler.backoff.Succeeded(correctionOf(echo, kind, drift), echo.Generation, correctionBurst)
 		}
 		result, err := reconciler.patch(ctx, echo, kind, inputs, live, desired)
 		Expect(err).NotTo(HaveOccurred())

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/kkloud-io/echo-operator/internal/backoff"
 	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/internal/status"
 )
@@ -134,7 +135,7 @@ func (w *kindWatch) wait(ctx context.Context, kind children.Kind) (watched bool,
 		failure = fmt.Errorf("the API server has not listed the objects within %s", watchStartTimeout)
 		fallthrough
 	case failure != nil:
-		return false, child{failure: rejection(kind, failure), recheck: maxPace}, nil //nolint:nilerr // The status reports it.
+		return false, child{failure: rejection(kind, failure), recheck: backoff.Max}, nil //nolint:nilerr // The status reports it.
 	default:
 		return false, child{}, errNotWatched
 	}

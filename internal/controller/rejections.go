@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/backoff"
 	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/internal/status"
 )
@@ -28,23 +29,41 @@ const (
 	slowFailure = 5 * time.Second
 )
 
+const (
+	// So many writes need no pause: corrections of the same drift, all corrections of a child, and
+	// writes of the status, of which a rollout causes several.
+	correctionBurst = 2
+	childBurst      = 20
+	statusBurst     = 5
+
+	// repeatedDriftPause is the pause from which on the status reports repeated drift.
+	repeatedDriftPause = 4 * backoff.Min
+)
+
+func targetOf(echo *echov1.Echo, what string) backoff.Target {
+	return backoff.Target{Owner: echo.UID, What: what}
+}
+
+// serviceChange is the target of writes that change the Service for a new generation.
+func serviceChange(echo *echov1.Echo) backoff.Target { return targetOf(echo, "change of the Service") }
+
 // paused returns how long the next write of a child has to wait, and what to report meanwhile. A
 // correction names the drift that the write would revert.
 func (r *EchoReconciler) paused(echo *echov1.Echo, c children.Kind, correction string) (time.Duration, *status.Failure) {
-	paused, failure := r.pace.wait(targetOf(echo, c.Name), echo.Generation)
+	paused, failure := r.backoff.Wait(targetOf(echo, c.Name), echo.Generation)
 	if correction == "" || failure != nil {
 		return paused, failure
 	}
 	drift := correctionOf(echo, c, correction)
-	again, _ := r.pace.wait(drift, echo.Generation)
-	if again > 0 && r.pace.interval(drift) >= repeatedDriftPace {
+	again, _ := r.backoff.Wait(drift, echo.Generation)
+	if again > 0 && r.backoff.Pause(drift) >= repeatedDriftPause {
 		failure = repeatedDrift(c, correction)
 	}
 	return max(paused, again), failure
 }
 
 // correctionOf is the target of the writes that revert the same drift.
-func correctionOf(echo *echov1.Echo, c children.Kind, correction string) target {
+func correctionOf(echo *echov1.Echo, c children.Kind, correction string) backoff.Target {
 	return targetOf(echo, c.Name+" "+correction)
 }
 
@@ -58,13 +77,11 @@ func (r *EchoReconciler) rejected(echo *echov1.Echo, c children.Kind, err error,
 	t := targetOf(echo, c.Name)
 	slow := took > slowFailure
 	repeats := slow && apierrors.IsConflict(err) // A webhook hangs, while another client keeps changing the child.
-	if !repeats && isTransient(response.Status().Code) && r.pace.failed(t, echo.Generation, nil) <= maxTransient {
+	if !repeats && isTransient(response.Status().Code) && r.backoff.FailedUncertainly(t, echo.Generation) <= maxTransient {
 		return child{}, err
 	}
 	failure := &status.Failure{Reason: echov1.ReasonRejected, Message: c.Name + ": " + err.Error()}
-	r.pace.failed(t, echo.Generation, failure)
-	paused, _ := r.pace.wait(t, echo.Generation)
-	return child{failure: failure, recheck: paused, slow: slow}, nil
+	return child{failure: failure, recheck: r.backoff.Failed(t, echo.Generation, failure), slow: slow}, nil
 }
 
 // rejectedUpdate is like rejected, for a write of an existing child. The cache may lag behind the
@@ -125,12 +142,10 @@ func (r *EchoReconciler) notControlled(echo *echov1.Echo, c children.Kind, live 
 // without the operator's label.
 func (r *EchoReconciler) recheckOwner(echo *echov1.Echo, c children.Kind) time.Duration {
 	t := targetOf(echo, c.Name+" of another owner")
-	paused, _ := r.pace.wait(t, echo.Generation)
-	if paused == 0 {
-		r.pace.failed(t, echo.Generation, &status.Failure{})
-		paused, _ = r.pace.wait(t, echo.Generation)
+	if paused, _ := r.backoff.Wait(t, echo.Generation); paused > 0 {
+		return paused
 	}
-	return paused
+	return r.backoff.Failed(t, echo.Generation, nil)
 }
 
 func isEchoGroup(apiVersion string) bool {

@@ -16,10 +16,6 @@ import (
 	"github.com/kkloud-io/echo-operator/internal/status"
 )
 
-// progressPeriod is the minimum time between two writes of the status that report only how many pods are
-// ready. Pods of a rollout often become ready in quick succession.
-const progressPeriod = time.Second
-
 // withTransitionTimes adds the transition times to the conditions. A new Echo that is not Ready
 // has been so since its creation. Conditions of other types are not kept.
 func withTransitionTimes(next echov1.EchoStatus, echo *echov1.Echo) echov1.EchoStatus {
@@ -38,46 +34,27 @@ func withTransitionTimes(next echov1.EchoStatus, echo *echov1.Echo) echov1.EchoS
 }
 
 // writeStatus writes the status if it changed, and records an event and metrics. If an external
-// client changes the status repeatedly, or pods become ready in quick succession, it returns how long the
-// next write has to wait.
+// client changes the status repeatedly, it returns how long the next write has to wait.
 func (r *EchoReconciler) writeStatus(ctx context.Context, echo *echov1.Echo, next echov1.EchoStatus) (paused time.Duration, err error) {
 	if equality.Semantic.DeepEqual(echo.Status, next) {
 		return 0, nil
 	}
 	t := targetOf(echo, "status")
-	paused, _ = r.pace.wait(t, echo.Generation)
-	if isProgress(echo.Status, next) {
-		paused = max(paused, time.Until(r.pace.last(t).Add(progressPeriod)))
-	}
-	if paused > 0 {
+	if paused, _ = r.backoff.Wait(t, echo.Generation); paused > 0 {
 		return paused, nil
 	}
 	updated := echo.DeepCopy()
 	updated.Status = next
 	if err := r.Client.Status().Update(ctx, updated); err != nil {
-		r.pace.failed(unwrittenStatus(echo), echo.Generation, nil)
 		return 0, err
 	}
 	r.expectations.Expect(client.ObjectKeyFromObject(echo), echoKind, updated, echo.ResourceVersion)
-	r.pace.wrote(t, echo.Generation, statusBurst)
+	r.backoff.Succeeded(t, echo.Generation, statusBurst)
 	r.recordEvent(ctx, echo, updated)
 	if firstReady(echo, updated) {
 		r.Metrics.ObserveTimeToReady(time.Since(echo.CreationTimestamp.Time))
 	}
 	return 0, nil
-}
-
-// isProgress reports whether only the numbers of pods differ, and messages, which may contain them.
-func isProgress(before, after echov1.EchoStatus) bool {
-	if len(before.Conditions) != len(after.Conditions) {
-		return false
-	}
-	after.Ready, after.Replicas, after.ReadyReplicas, after.AvailableReplicas = before.Ready, before.Replicas, before.ReadyReplicas, before.AvailableReplicas
-	after.Conditions = slices.Clone(after.Conditions)
-	for i := range after.Conditions {
-		after.Conditions[i].Message = before.Conditions[i].Message
-	}
-	return equality.Semantic.DeepEqual(before, after)
 }
 
 // firstReady reports whether the Echo has become ready for the first time.
