@@ -112,8 +112,8 @@ func encodeBoth(live, desired client.Object) (before, after []byte, err error) {
 }
 
 // lockedPatch returns a JSON patch (RFC 6902) that turns the live child into the desired one, and
-// leaves fields alone that this client does not know. The API server rejects it with a conflict if
-// the child is not in the version that was read.
+// leaves fields alone that this client does not know. The API server rejects it as invalid, before
+// admission and without any change, if the child is not in the version that was read.
 func lockedPatch(live, desired client.Object) (client.Patch, error) {
 	before, after, err := encodeBoth(live, desired)
 	if err != nil {
@@ -123,8 +123,8 @@ func lockedPatch(live, desired client.Object) (client.Patch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("compare the child with its desired state: %w", err)
 	}
-	operations = append(operations, jsonpatch.NewOperation("replace", "/metadata/resourceVersion", live.GetResourceVersion()))
-	patch, err := json.Marshal(operations)
+	sameVersion := jsonpatch.NewOperation("test", "/metadata/resourceVersion", live.GetResourceVersion())
+	patch, err := json.Marshal(slices.Insert(operations, 0, sameVersion))
 	return client.RawPatch(types.JSONPatchType, patch), err
 }
 

@@ -192,11 +192,14 @@ var _ = Describe("A reconciliation", func() {
 
 	kind := children.Kinds[slices.IndexFunc(children.Kinds, func(c children.Kind) bool { return c.Name == "Deployment" })]
 
-	It("of a stale child writes nothing and is retried", func() {
+	DescribeTable("of a stale child writes nothing, reports nothing and is retried", func(pausedBefore, pausedNow bool) {
 		stale := deploymentOf(echo)
-		Expect(komega.Get(stale)()).To(Succeed())
+		Eventually(komega.Update(stale, func() { stale.Spec.Paused = pausedBefore })).Should(Succeed())
 		newer := stale.DeepCopy()
-		Eventually(komega.Update(newer, func() { newer.Spec.Paused = true })).Should(Succeed())
+		Eventually(komega.Update(newer, func() {
+			newer.Spec.Paused = pausedNow
+			newer.Annotations["example.com/changed"] = "true"
+		})).Should(Succeed())
 		functions.Get = func(c context.Context, w client.WithWatch, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
 			if deployment, ok := object.(*appsv1.Deployment); ok {
 				stale.DeepCopyInto(deployment)
@@ -205,25 +208,34 @@ var _ = Describe("A reconciliation", func() {
 			return w.Get(c, key, object)
 		}
 		edit(echo, func(s *echov1.EchoSpec) { s.Message = "newer" })
-		_, retried, err := reconcileOnce()
+		recorder, retried, err := reconcileOnce()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(retried).To(BeTrue())
+		Expect(recorder.Events).To(BeEmpty())
 		Expect(komega.Object(deploymentOf(echo))()).To(HaveField("Generation", newer.Generation))
-	})
+	},
+		Entry("which was changed", false, false),
+		Entry("which was paused", false, true),
+		// The patch of the stale child removes a field that the child no longer has.
+		Entry("which was resumed", true, false),
+	)
 
-	It("of a stale child reports a conflict that came late", func() {
+	DescribeTable("of a stale child reports a rejection that came late", func(err error) {
 		stale := deploymentOf(echo)
 		Expect(komega.Get(stale)()).To(Succeed())
 		stale.ResourceVersion = "1"
-		conflict := apierrors.NewConflict(schema.GroupResource{Group: "apps", Resource: "deployments"}, stale.Name, errors.New("changed"))
 		reconciler := &EchoReconciler{APIReader: admin}
-		_, err := reconciler.rejectedUpdate(ctx, echo, kind, stale, conflict, slowFailure)
-		Expect(err).To(MatchError(errStaleChild))
-		result, err := reconciler.rejectedUpdate(ctx, echo, kind, stale, conflict, slowFailure+1)
-		Expect(err).NotTo(HaveOccurred())
+		_, soon := reconciler.rejectedUpdate(ctx, echo, kind, stale, err, slowFailure)
+		Expect(soon).To(MatchError(errStaleChild))
+		result, late := reconciler.rejectedUpdate(ctx, echo, kind, stale, err, slowFailure+1)
+		Expect(late).NotTo(HaveOccurred())
 		Expect(result.slow).To(BeTrue())
 		Expect(result.failure).To(HaveValue(HaveField("Message", And(HavePrefix("Deployment: the API server answered late"), HaveSuffix("changed")))))
-	})
+	},
+		Entry("as a conflict", apierrors.NewConflict(schema.GroupResource{Group: "apps", Resource: "deployments"}, "echo-hello", errors.New("changed"))),
+		Entry("as invalid", &apierrors.StatusError{ErrStatus: metav1.Status{
+			Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Message: "changed"}}),
+	)
 
 	It("waits before it repeats a correction, and reports that", func() {
 		live := deploymentOf(echo)
@@ -387,7 +399,7 @@ var _ = Describe("A reconciliation", func() {
 	})
 
 	It("truncates a long terminal error for events", func() {
-		long := apierrors.NewInvalid(schema.GroupKind{}, "echo-hello", nil)
+		long := apierrors.NewForbidden(schema.GroupResource{}, "echo-hello", nil)
 		long.ErrStatus.Message = string(make([]rune, 5000))
 		functions.Patch = failedPatch(long)
 		edit(echo, func(s *echov1.EchoSpec) { s.Message = "newer" })

@@ -85,9 +85,11 @@ func (r *EchoReconciler) rejected(echo *echov1.Echo, c children.Kind, err error,
 }
 
 // rejectedUpdate is like rejected, for a write of an existing child. The cache may lag behind the
-// child: only the live object shows whether that is the reason of a conflict.
+// child: only the live object shows whether that is the reason of the rejection.
 func (r *EchoReconciler) rejectedUpdate(ctx context.Context, echo *echov1.Echo, c children.Kind, written client.Object, err error, took time.Duration) (child, error) {
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+	// A patch of another version is invalid, and a deletion of another version is a conflict.
+	mayBeStale := apierrors.IsInvalid(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err)
+	if mayBeStale {
 		live, readErr := r.readLive(ctx, echo, c)
 		if readErr != nil {
 			return child{}, readErr

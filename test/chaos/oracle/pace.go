@@ -37,9 +37,11 @@ func CheckPace(what string, writes int, d time.Duration) error {
 }
 
 // Effective returns the writes that were not based on a stale snapshot. The API server rejects a
-// stale write, so it changes nothing.
+// stale patch as unprocessable and any other stale write with a conflict, so it changes nothing.
 func Effective(writes []proxy.Write) []proxy.Write {
-	return slices.DeleteFunc(slices.Clone(writes), func(w proxy.Write) bool { return w.Code == http.StatusConflict })
+	return slices.DeleteFunc(slices.Clone(writes), func(w proxy.Write) bool {
+		return w.Code == http.StatusConflict || w.Code == http.StatusUnprocessableEntity
+	})
 }
 
 // WritesOf returns the writes of one object, or of its status.
