@@ -1,17 +1,16 @@
 package controller
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -43,28 +42,6 @@ type child struct {
 
 // recreation is the correction that creates a child that was deleted.
 const recreation = "recreation"
-
-// desiredState returns a mutated copy of the live object, and whether the two differ. Usually they
-// do not: comparing the encodings shows that in an eighth of the time of reflection. Encodings
-// of equal objects may differ in notation, for example 1 and 1000m, so reflection decides then.
-func desiredState(echo *echov1.Echo, c children.Kind, in children.Inputs, live client.Object) (desired client.Object, changed bool) {
-	desired = live.DeepCopyObject().(client.Object)
-	before := encode(desired)
-	c.Mutate(desired, echo, in)
-	if before != nil && bytes.Equal(before, encode(desired)) {
-		return desired, false
-	}
-	return desired, !equality.Semantic.DeepEqual(live, desired)
-}
-
-// encode returns the protobuf encoding of the object, or nil for a type without one.
-func encode(object client.Object) []byte {
-	if o, is := object.(interface{ Marshal() ([]byte, error) }); is {
-		encoding, _ := o.Marshal() // After an error, reflection decides.
-		return encoding
-	}
-	return nil
-}
 
 // clientOf returns the client that reads and writes children of the kind.
 func (r *EchoReconciler) clientOf(c children.Kind) client.Client {
@@ -235,11 +212,21 @@ func (r *EchoReconciler) create(ctx context.Context, echo *echov1.Echo, c childr
 // update writes the child if it differs from its desired state, based on the version that was
 // read. If the write is rejected, the child keeps the live object.
 func (r *EchoReconciler) update(ctx context.Context, echo *echov1.Echo, c children.Kind, in children.Inputs, live client.Object) (child, error) {
-	desired, changed := desiredState(echo, c, in, live)
+	desired, changed := children.Desired(c, live, echo, in)
 	if !changed {
 		return child{object: live}, nil
 	}
 	return r.patch(ctx, echo, c, in, live, desired)
+}
+
+// accepted returns the record of accepted changes of a child in the Echo's status, or nil.
+func accepted(echo *echov1.Echo, kind string) *echov1.OverriddenChild {
+	for i := range echo.Status.Overridden {
+		if record := &echo.Status.Overridden[i]; record.Kind == kind {
+			return record
+		}
+	}
+	return nil
 }
 
 // patch writes the difference between the live child and its desired state, unless the operator
@@ -251,15 +238,15 @@ func (r *EchoReconciler) patch(ctx context.Context, echo *echov1.Echo, c childre
 	drifted := acceptedNow || children.Generation(live) == echo.Generation
 	correction := ""
 	if record != nil || drifted {
-		difference, err := compare(c, live, desired)
+		difference, err := children.Compare(c, live, desired)
 		if err != nil {
 			return unchanged, err
 		}
-		if acceptedNow && record.Hash == difference.hash {
+		if acceptedNow && record.Hash == difference.Hash {
 			return unchanged, nil
 		}
 		if drifted {
-			correction = strings.Join(difference.fields, ", ")
+			correction = strings.Join(difference.Fields, ", ")
 		}
 	}
 	if paused, failure := r.paused(echo, c, correction); paused > 0 {
@@ -273,13 +260,13 @@ func (r *EchoReconciler) patch(ctx context.Context, echo *echov1.Echo, c childre
 		return unchanged, err
 	}
 	children.SetGeneration(desired, echo.Generation)
-	patch, err := lockedPatch(live, desired)
+	patch, err := children.LockedPatch(live, desired)
 	if err != nil {
 		return unchanged, err
 	}
 	object := live.DeepCopyObject().(client.Object)
 	start := time.Now()
-	if err := r.clientOf(c).Patch(ctx, object, patch); err != nil {
+	if err := r.clientOf(c).Patch(ctx, object, client.RawPatch(types.JSONPatchType, patch)); err != nil {
 		rejected, err := r.rejectedUpdate(ctx, echo, c, live, err, time.Since(start))
 		rejected.object, rejected.overridden = live, record
 		return rejected, err
@@ -298,15 +285,15 @@ func (r *EchoReconciler) patch(ctx context.Context, echo *echov1.Echo, c childre
 // it again, so an immediate retry has no effect. A correction names the drift that was reverted.
 func (r *EchoReconciler) written(echo *echov1.Echo, c children.Kind, in children.Inputs, object client.Object, correction string) (child, error) {
 	t := targetOf(echo, c.Name)
-	desired, changed := desiredState(echo, c, in, object)
-	var difference changes
+	desired, changed := children.Desired(c, object, echo, in)
+	var difference children.Difference
 	if changed {
 		var err error
-		if difference, err = compare(c, object, desired); err != nil {
+		if difference, err = children.Compare(c, object, desired); err != nil {
 			return child{object: object}, err
 		}
 	}
-	if len(difference.answer) > 0 {
+	if len(difference.AnswerFields) > 0 {
 		failure := mutatedByAdmission(c, difference)
 		return child{object: object, failure: failure, recheck: r.backoff.Failed(t, echo.Generation, failure)}, nil
 	}
@@ -317,7 +304,7 @@ func (r *EchoReconciler) written(echo *echov1.Echo, c children.Kind, in children
 		r.backoff.Forget(t)
 	}
 	if changed {
-		return child{object: object, overridden: difference.overridden(c.Name)}, nil
+		return child{object: object, overridden: difference.Overridden(c.Name)}, nil
 	}
 	return child{object: object}, nil
 }

@@ -241,7 +241,7 @@ var _ = Describe("A reconciliation", func() {
 		live := deploymentOf(echo)
 		Expect(komega.Get(live)()).To(Succeed())
 		live.Spec.Template.Spec.Containers[0].Image = "docker.io/library/other:1"
-		desired, changed := desiredState(echo, kind, inputs, live)
+		desired, changed := children.Desired(kind, live, echo, inputs)
 		Expect(changed).To(BeTrue())
 		const drift = "spec.template.spec.containers[echo].image"
 		reconciler := &EchoReconciler{}

@@ -41,7 +41,7 @@ func newFakeAPI(t *testing.T) *fakeAPI {
 	t.Helper()
 	f, start := &fakeAPI{}, time.Now()
 	f.optionalAPI = &optionalAPI{
-		kind: kindOf("HTTPRoute"), period: discoveryPeriod, ctx: t.Context(),
+		kind: children.Kinds[slices.IndexFunc(children.Kinds, func(k children.Kind) bool { return k.OptionalAPI })], period: discoveryPeriod, ctx: t.Context(),
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]()),
 		served: func(context.Context) (bool, error) {
 			f.asked = append(f.asked, time.Since(start))
@@ -160,7 +160,7 @@ func TestAnUnansweredDiscoveryIsRetriedAndReported(t *testing.T) {
 
 func TestAWatchThatDoesNotSyncIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		kind := kindOf("HTTPRoute")
+		kind := children.Kinds[slices.IndexFunc(children.Kinds, func(k children.Kind) bool { return k.OptionalAPI })]
 		w := &kindWatch{started: time.Now(), synced: make(chan struct{}), failed: make(chan struct{})}
 		if watched, instead, err := w.wait(t.Context(), kind); watched || instead.failure != nil || !errors.Is(err, errNotWatched) {
 			t.Errorf("new watch: wait = %t, %+v, %v, want errNotWatched", watched, instead, err)

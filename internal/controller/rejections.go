@@ -156,9 +156,9 @@ func isEchoGroup(apiVersion string) bool {
 }
 
 // mutatedByAdmission reports that admission changed fields that determine the answer.
-func mutatedByAdmission(c children.Kind, difference changes) *status.Failure {
+func mutatedByAdmission(c children.Kind, difference children.Difference) *status.Failure {
 	return &status.Failure{Reason: echov1.ReasonRejected, Message: fmt.Sprintf(
-		"%s: an admission policy or webhook changed %s, which determines the answer", c.Name, strings.Join(difference.answer, ", "))}
+		"%s: an admission policy or webhook changed %s, which determines the answer", c.Name, strings.Join(difference.AnswerFields, ", "))}
 }
 
 // repeatedDrift reports that an external writer changes a child again after each correction.

@@ -91,11 +91,7 @@ func TestPatchKeepsFieldsThatTheClientDoesNotKnow(t *testing.T) {
 			desired := live.DeepCopyObject().(client.Object)
 			kind.Mutate(desired, after, inputs)
 			children.SetGeneration(desired, after.Generation)
-			data, err := lockedPatch(live, desired)
-			if err != nil {
-				t.Fatal(err)
-			}
-			operations, err := data.Data(nil)
+			operations, err := children.LockedPatch(live, desired)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -152,7 +148,7 @@ func TestUnknownFieldsAreNoDifference(t *testing.T) {
 		if err := live.(interface{ Unmarshal([]byte) error }).Unmarshal(encoded); err != nil {
 			t.Fatalf("decode a %s with unknown fields: %v", kind.Name, err)
 		}
-		if desired, changed := desiredState(echo, kind, inputs, live); changed {
+		if desired, changed := children.Desired(kind, live, echo, inputs); changed {
 			t.Errorf("%s with unknown fields: changed, want no difference: %v", kind.Name, desired)
 		}
 	}

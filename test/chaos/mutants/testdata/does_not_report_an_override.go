@@ -1,10 +1,10 @@
 // Mutant: does not report an override
 // Guarantee: 6
 // Suite: policies
-// Package: internal/controller
+// Package: internal/children
 
-package controller
+package children
 
 import echov1 "github.com/kkloud-io/echo-operator/api/v1"
 
-func (c changes) overridden(string) *echov1.OverriddenChild { return nil }
+func (d Difference) Overridden(string) *echov1.OverriddenChild { return nil }

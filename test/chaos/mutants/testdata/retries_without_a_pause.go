@@ -1,13 +1,13 @@
 // Mutant: retries a rejection without a pause
 // Guarantee: 7
 // Suite: rejections
-// Package: internal/controller
+// Package: internal/backoff
 
-package controller
+package backoff
 
 import "time"
 
-func (i *interval) pause() {
-	i.delay = time.Millisecond
-	i.next = time.Now().Add(i.delay)
+func (e *entry[R]) startPause() {
+	e.pause = time.Millisecond
+	e.next = time.Now().Add(e.pause)
 }

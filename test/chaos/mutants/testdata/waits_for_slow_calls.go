@@ -1,10 +1,8 @@
-// Mutant: holds its worker during a slow call
+// Mutant: keeps its seat during a slow call
 // Guarantee: 7
 // Suite: isolation
-// Package: internal/controller
+// Package: internal/fairqueue
 
-package controller
+package fairqueue
 
-import "context"
-
-func call(_ context.Context, function func() error) error { return function() }
+func (q *Queue[T]) giveBack(T, *seat) {}

@@ -1,19 +1,17 @@
 // Mutant: writes without a resource version
 // Guarantee: 5
 // Suite: stale reads
-// Package: internal/controller
+// Package: internal/children
 
-package controller
+package children
 
 import (
 	"encoding/json"
 
 	"gomodules.xyz/jsonpatch/v2"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func lockedPatch(live, desired client.Object) (client.Patch, error) {
+func LockedPatch(live, desired Object) ([]byte, error) {
 	before, after, err := encodeBoth(live, desired)
 	if err != nil {
 		return nil, err
@@ -22,6 +20,5 @@ func lockedPatch(live, desired client.Object) (client.Patch, error) {
 	if err != nil {
 		return nil, err
 	}
-	patch, err := json.Marshal(operations)
-	return client.RawPatch(types.JSONPatchType, patch), err
+	return json.Marshal(operations)
 }
