@@ -84,8 +84,6 @@ type EchoReconciler struct {
 	pace  pace
 	// ownWrites has the writes that the cache does not contain yet.
 	ownWrites ownWrites
-	// verifiers has the verifiers in the cache.
-	verifiers verifiers
 	// optional has the kinds that the cluster may not serve, by name.
 	optional map[string]*optionalAPI
 	// discoveryPeriod replaces the constant of that name in tests.
@@ -119,7 +117,7 @@ func (r *EchoReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager)
 			continue
 		}
 		b.Watches(kind.New(), handler.EnqueueRequestsFromMapFunc(echoOfChild),
-			builder.WithPredicates(r.verifiers.observe(kind.ObjectKind), ignoreInitialList, ignoreBudgetStatus, r.ownWrites.news(kind.ObjectKind)))
+			builder.WithPredicates(ignoreInitialList, ignoreBudgetStatus, r.ownWrites.news(kind.ObjectKind)))
 	}
 	if err := mgr.Add(&r.ownWrites); err != nil {
 		return err
@@ -215,8 +213,6 @@ func (r *EchoReconciler) reconcileChildren(ctx context.Context, echo *echov1.Ech
 		switch {
 		case c.OptionalAPI:
 			do = r.ifServed(reconcile)
-		case c.Verifier && !r.wants(echo, c) && !r.verifiers.has(echo, c):
-			do = noChild
 		case c.Verifier && r.wants(echo, c) && !canVerify(echo, observed, in):
 			do = r.observeOutdated
 		}
