@@ -268,14 +268,17 @@ func (r *EchoReconciler) observe(observed *status.Observation, echo *echov1.Echo
 	}
 }
 
-// observeChild returns the child as the cache has it.
+// observeChild returns the child without changing it.
 func (r *EchoReconciler) observeChild(ctx context.Context, echo *echov1.Echo, c children.Kind, _ children.Inputs) (child, error) {
-	object := client.Object(c.New())
-	err := r.clientOf(c).Get(ctx, client.ObjectKey{Namespace: echo.Namespace, Name: c.ChildName(echo)}, object)
-	if err != nil || !metav1.IsControlledBy(object, echo) || object.GetDeletionTimestamp() != nil {
-		return child{}, client.IgnoreNotFound(err)
+	live, err := r.find(ctx, echo, c, false)
+	if err != nil {
+		return child{}, err
 	}
-	return child{object: object}, nil
+	exists := live != nil && metav1.IsControlledBy(live, echo) && live.GetDeletionTimestamp() == nil
+	if !exists {
+		return child{}, nil
+	}
+	return child{object: live}, nil
 }
 
 // retry returns when to retry after an error that is not terminal.

@@ -17,7 +17,7 @@ func canVerify(echo *echov1.Echo, observed status.Observation, in children.Input
 	return len(children.ClusterIPs(in)) > 0 && status.IsRolledOut(echo, observed)
 }
 
-// observeOutdated returns the verifier as the cache has it, while it may not be written.
+// observeOutdated returns the verifier as it is, while it may not be written.
 func (r *EchoReconciler) observeOutdated(ctx context.Context, echo *echov1.Echo, c children.Kind, in children.Inputs) (child, error) {
 	result, err := r.observeChild(ctx, echo, c, in)
 	result.outdated = true
