@@ -10,7 +10,6 @@ package children
 import (
 	"slices"
 	"strconv"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -73,9 +72,6 @@ func Name(echo *echov1.Echo) string {
 func Selector(echo *echov1.Echo) labels.Set {
 	return labels.Set{EchoLabel: echo.Name}
 }
-
-// IsVerifierName reports whether an object has the name of a verifier.
-func IsVerifierName(name string) bool { return strings.HasPrefix(name, verifierPrefix) }
 
 // VerifierName returns the name of the verifier of the Echo.
 func VerifierName(echo *echov1.Echo) string {

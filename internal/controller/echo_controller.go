@@ -85,8 +85,6 @@ type EchoReconciler struct {
 	backoff backoff.Backoff[status.Failure]
 	// expectations has the writes whose events have not arrived.
 	expectations expectations.Store
-	// verifiers has the verifiers in the cache.
-	verifiers verifiers
 	// optional has the kinds that the cluster may not serve, by name.
 	optional map[string]*optionalAPI
 	// discoveryPeriod replaces the constant of that name in tests.
@@ -127,7 +125,7 @@ func (r *EchoReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager)
 			continue
 		}
 		b.Watches(kind.New(), handler.EnqueueRequestsFromMapFunc(echoOfChild),
-			builder.WithPredicates(r.verifiers.observe(kind.ObjectKind), ignoreInitialList, ignoreBudgetStatus, r.expectations.Predicate(kind.ObjectKind)))
+			builder.WithPredicates(ignoreInitialList, ignoreBudgetStatus, r.expectations.Predicate(kind.ObjectKind)))
 	}
 	if err := mgr.Add(&r.expectations); err != nil {
 		return err
@@ -229,8 +227,6 @@ func (r *EchoReconciler) reconcileChildren(ctx context.Context, echo *echov1.Ech
 		switch {
 		case c.OptionalAPI:
 			do = r.ifServed(reconcile)
-		case c.Verifier && !r.wants(echo, c) && !r.verifiers.has(echo, c):
-			do = noChild
 		case c.Verifier && r.wants(echo, c) && !canVerify(echo, observed, in):
 			do = r.observeOutdated
 		}
@@ -286,14 +282,17 @@ func (r *EchoReconciler) observe(observed *status.Observation, echo *echov1.Echo
 	}
 }
 
-// observeChild returns the child as the cache has it.
+// observeChild returns the child without changing it.
 func (r *EchoReconciler) observeChild(ctx context.Context, echo *echov1.Echo, c children.Kind, _ children.Inputs) (child, error) {
-	object := client.Object(c.New())
-	err := r.clientOf(c).Get(ctx, client.ObjectKey{Namespace: echo.Namespace, Name: c.ChildName(echo)}, object)
-	if err != nil || !metav1.IsControlledBy(object, echo) || object.GetDeletionTimestamp() != nil {
-		return child{}, client.IgnoreNotFound(err)
+	live, err := r.find(ctx, echo, c, false)
+	if err != nil {
+		return child{}, err
 	}
-	return child{object: object}, nil
+	exists := live != nil && metav1.IsControlledBy(live, echo) && live.GetDeletionTimestamp() == nil
+	if !exists {
+		return child{}, nil
+	}
+	return child{object: live}, nil
 }
 
 // retry returns when to retry after an error that is not terminal.

@@ -152,6 +152,20 @@ var _ = Describe("The status in the course of time", func() {
 		Expect(komega.Get(pod)()).To(Succeed(), "the evicted pod has been deleted")
 	})
 
+	It("of an Echo that is being deleted counts the pods of a Deployment that is too large for the cache", func() {
+		echo := newEcho(namespace, "hello")
+		echo.Finalizers = []string{"example.com/hold"}
+		Expect(admin.Create(ctx, echo)).To(Succeed())
+		expectReady(echo)
+		deployment := deploymentOf(echo)
+		Eventually(komega.Update(deployment, func() { metav1.SetMetaDataAnnotation(&deployment.ObjectMeta, "large", large["large"]) })).Should(Succeed())
+		Expect(admin.Delete(ctx, echo)).To(Succeed())
+		expectCondition(echo, echov1.ConditionReady, metav1.ConditionFalse, echov1.ReasonTerminating)
+		Consistently(komega.Object(echo), "2s").Should(HaveField("Status.Ready", "1/1"))
+		expectCondition(echo, echov1.ConditionAvailable, metav1.ConditionTrue, echov1.ReasonServing)
+		Eventually(komega.Update(echo, func() { echo.Finalizers = nil })).Should(Succeed())
+	})
+
 	It("of an Echo whose deletion waits for a child is Terminating", func() {
 		echo := createEcho(namespace, "hello")
 		expectReady(echo)
