@@ -79,21 +79,23 @@ func (r *EchoReconciler) reconcileChild(ctx context.Context, echo *echov1.Echo, 
 		}
 		return r.notControlled(echo, c, live, controller), nil
 	}
+	var result child
 	switch {
 	case !live.GetDeletionTimestamp().IsZero():
-		return child{}, nil // The event of the deletion requeues the Echo.
+		// It has to be gone before the operator creates it again.
 	case !wanted:
-		return r.remove(ctx, echo, c, live)
+		result, err = r.remove(ctx, echo, c, live)
+	default:
+		result, err = r.update(ctx, echo, c, in, live)
 	}
-	result, err := r.update(ctx, echo, c, in, live)
 	if live.GetLabels()[children.ManagedByLabel] != children.ManagedBy {
 		result.recheck = earliest(result.recheck, unwatchedRecheck)
 	}
 	return result, err
 }
 
-// unwatchedRecheck is when to read a child again that the watch does not report, because admission
-// removed the operator's label.
+// unwatchedRecheck is when to read a child again whose changes and deletion the watch does not report, because an
+// external client or admission removed the operator's label.
 const unwatchedRecheck = 5 * time.Second
 
 // wants reports whether the Echo has a child of the kind. An administrator has to allow a verifier on

@@ -7,8 +7,11 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/envtest/komega"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/children"
 )
 
 var _ = Describe("A child that is deleted after each creation", func() {
@@ -57,5 +60,24 @@ var _ = Describe("A child that is deleted after each creation", func() {
 
 	It("is created at increasing intervals, also from the first creation on", func() {
 		expectFewCreations(createEcho(namespace, "hello", everyChild))
+	})
+})
+
+var _ = Describe("A child whose deletion waits for a finalizer", func() {
+	It("is created soon after the finalizer is removed, also if the watch does not report that, for lack of a label", func() {
+		startOperator()
+		echo := createEcho(newNamespace(), "hello")
+		expectReady(echo)
+		service := serviceOf(echo)
+		Eventually(komega.Update(service, func() { service.Finalizers = []string{"example.com/hold"} })).Should(Succeed())
+		deleted := service.UID
+		Expect(admin.Delete(ctx, service)).To(Succeed())
+		Eventually(komega.Update(service, func() { delete(service.Labels, children.ManagedByLabel) })).Should(Succeed())
+		expectCondition(echo, echov1.ConditionReady, metav1.ConditionFalse, echov1.ReasonRollingOut)
+		Consistently(komega.Object(service)).Should(HaveField("UID", deleted))
+
+		Eventually(komega.Update(service, func() { service.Finalizers = nil })).Should(Succeed())
+		Eventually(komega.Object(service), 2*unwatchedRecheck).Should(HaveField("UID", Not(Equal(deleted))))
+		expectReady(echo)
 	})
 })
