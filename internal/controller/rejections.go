@@ -52,7 +52,9 @@ func correctionOf(echo *echov1.Echo, c children.Kind, correction string) target 
 // not respond, or if the failure may disappear by itself.
 func (r *EchoReconciler) rejected(echo *echov1.Echo, c children.Kind, err error, took time.Duration) (child, error) {
 	var response apierrors.APIStatus
-	if !errors.As(err, &response) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+	isResponse := errors.As(err, &response)
+	isTemporary := isOverload(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+	if !isResponse || isTemporary {
 		return child{}, err
 	}
 	t := targetOf(echo, c.Name)
@@ -102,6 +104,12 @@ func isTransient(code int32) bool {
 	default:
 		return false
 	}
+}
+
+// isOverload reports whether API Priority and Fairness rejected the request: its response is a text, and
+// client-go makes an error of it. A webhook's denial is an error of the API server.
+func isOverload(err error) bool {
+	return apierrors.IsTooManyRequests(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
 // notControlled returns what to report about an object under the child's name that the Echo does
