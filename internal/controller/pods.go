@@ -178,10 +178,15 @@ func slimPod(object any) (any, error) {
 	}
 	slim.Status.Phase = pod.Status.Phase
 	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+		isUnscheduled := c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse
+		isReady := c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+		switch {
+		case isUnscheduled:
 			slim.Status.Conditions = []corev1.PodCondition{{
 				Type: c.Type, Status: c.Status, Reason: c.Reason, Message: status.Truncate(c.Message, maxPodMessage),
 			}}
+		case isReady:
+			slim.Status.Conditions = []corev1.PodCondition{{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime}}
 		}
 	}
 	slim.Status.InitContainerStatuses = slimContainers(pod.Status.InitContainerStatuses)

@@ -74,9 +74,21 @@ func TestCachedPodHasABoundedSize(t *testing.T) {
 		t.Errorf("size of a pod without the label %s = %d bytes, want at most %d", children.EchoLabel, size, limit)
 	}
 	pod.Labels[children.EchoLabel] = "hello"
-	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{Name: "echo", Ready: true, Image: "i"}}}
-	if got := slim(t, pod); len(got.Status.ContainerStatuses) != 0 {
+	since := metav1.Now()
+	pod.Status = corev1.PodStatus{
+		Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{Name: "echo", Ready: true, Image: "i"}},
+		Conditions: []corev1.PodCondition{
+			{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: since},
+			{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: since, Message: "m"},
+		},
+	}
+	got := slim(t, pod)
+	if len(got.Status.ContainerStatuses) != 0 {
 		t.Errorf("container statuses of a ready pod = %v, want none", got.Status.ContainerStatuses)
+	}
+	want := []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: since}}
+	if !equality.Semantic.DeepEqual(got.Status.Conditions, want) {
+		t.Errorf("conditions of a ready pod = %v, want %v", got.Status.Conditions, want)
 	}
 }
 
