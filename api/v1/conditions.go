@@ -11,7 +11,8 @@ const (
 	// possibly with an earlier spec.
 	ConditionAvailable = "Available"
 
-	// ConditionProgressing is True while the newest spec is being rolled out.
+	// ConditionProgressing is True while the newest spec is being rolled out. Its transition time is the start
+	// of that rollout, also if an earlier one had not completed.
 	ConditionProgressing = "Progressing"
 
 	// ConditionDegraded is True when a failure prevents the desired state and may need
