@@ -17,6 +17,7 @@ import (
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
+	"github.com/kkloud-io/echo-operator/internal/informers"
 	"github.com/kkloud-io/echo-operator/internal/status"
 )
 
@@ -64,14 +65,6 @@ func encode(object client.Object) []byte {
 		return encoding
 	}
 	return nil
-}
-
-// clientOf returns the client that reads and writes children of the kind.
-func (r *EchoReconciler) clientOf(c children.Kind) client.Client {
-	if c.OptionalAPI {
-		return r.optional[c.Name].client()
-	}
-	return r.Client
 }
 
 // reconcileChild brings one child to its desired state with at most one write. It returns an
@@ -131,7 +124,7 @@ func (r *EchoReconciler) wants(echo *echov1.Echo, c children.Kind) bool {
 func (r *EchoReconciler) find(ctx context.Context, echo *echov1.Echo, c children.Kind, wanted bool) (client.Object, error) {
 	object := client.Object(c.New())
 	key := client.ObjectKey{Namespace: echo.Namespace, Name: c.ChildName(echo)}
-	err := r.clientOf(c).Get(ctx, key, object)
+	err := r.Client.Get(ctx, key, object)
 	switch {
 	case apierrors.IsNotFound(err):
 		if !wanted || !previouslyReconciled(echo, c) && !r.pace.has(unwrittenStatus(echo)) {
@@ -144,7 +137,7 @@ func (r *EchoReconciler) find(ctx context.Context, echo *echov1.Echo, c children
 	case err != nil:
 		return nil, err
 	case metav1.IsControlledBy(object, echo):
-		if isStub(object) {
+		if informers.IsStub(object) {
 			return r.readLive(ctx, echo, c)
 		}
 		return object, nil
@@ -166,7 +159,7 @@ func (r *EchoReconciler) readLive(ctx context.Context, echo *echov1.Echo, c chil
 
 // previouslyReconciled reports whether the status was written after the child had been created.
 func previouslyReconciled(echo *echov1.Echo, c children.Kind) bool {
-	if c.OptionalAPI && !mayExist(echo) || c.Verifier && !mayBeVerified(echo) {
+	if c.Verifier && !mayBeVerified(echo) {
 		return false
 	}
 	observed := echo.Status.ObservedGeneration
@@ -219,7 +212,7 @@ func (r *EchoReconciler) create(ctx context.Context, echo *echov1.Echo, c childr
 	c.Mutate(object, echo, in)
 	children.SetGeneration(object, echo.Generation)
 	start := time.Now()
-	if err := call(ctx, func() error { return r.clientOf(c).Create(ctx, object) }); err != nil {
+	if err := call(ctx, func() error { return r.Client.Create(ctx, object) }); err != nil {
 		// Admission may reject the creation of an object that exists.
 		took := time.Since(start)
 		existing, readErr := r.readLive(ctx, echo, c)
@@ -285,7 +278,7 @@ func (r *EchoReconciler) patch(ctx context.Context, echo *echov1.Echo, c childre
 	}
 	object := live.DeepCopyObject().(client.Object)
 	start := time.Now()
-	if err := call(ctx, func() error { return r.clientOf(c).Patch(ctx, object, patch) }); err != nil {
+	if err := call(ctx, func() error { return r.Client.Patch(ctx, object, patch) }); err != nil {
 		rejected, err := r.rejectedUpdate(ctx, echo, c, live, err, time.Since(start))
 		rejected.object, rejected.overridden = live, record
 		return rejected, err
@@ -341,7 +334,7 @@ func (r *EchoReconciler) remove(ctx context.Context, echo *echov1.Echo, c childr
 	uid, version := live.GetUID(), live.GetResourceVersion()
 	start := time.Now()
 	err := call(ctx, func() error {
-		return r.clientOf(c).Delete(ctx, live, client.Preconditions{UID: &uid, ResourceVersion: &version})
+		return r.Client.Delete(ctx, live, client.Preconditions{UID: &uid, ResourceVersion: &version})
 	})
 	if err != nil {
 		return r.rejectedUpdate(ctx, echo, c, live, err, time.Since(start))

@@ -3,7 +3,6 @@
 package controller
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -27,9 +26,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
+	"github.com/kkloud-io/echo-operator/internal/informers"
 	"github.com/kkloud-io/echo-operator/internal/metrics"
 	"github.com/kkloud-io/echo-operator/internal/status"
 )
@@ -76,8 +77,8 @@ type EchoReconciler struct {
 	AllowEveryNodeVerification bool
 	// MaxConcurrentReconciles is the maximum number of Echoes that are reconciled concurrently.
 	MaxConcurrentReconciles int
-	// Namespaces are the namespaces that the operator watches. None means all.
-	Namespaces []string
+	// Optional is the kind of child that the cluster may not serve.
+	Optional *informers.Optional
 	// Metrics are the metrics that the reconciler updates.
 	Metrics *metrics.Metrics
 
@@ -87,15 +88,11 @@ type EchoReconciler struct {
 	ownWrites ownWrites
 	// verifiers has the verifiers in the cache.
 	verifiers verifiers
-	// optional has the kinds that the cluster may not serve, by name.
-	optional map[string]*optionalAPI
-	// discoveryPeriod replaces the constant of that name in tests.
-	discoveryPeriod time.Duration
 }
 
 // SetupWithManager registers the reconciler and its watches.
 func (r *EchoReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
-	if err := indexPods(ctx, mgr); err != nil {
+	if err := informers.IndexPods(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
 	r.slots = newSlots(r.MaxConcurrentReconciles)
@@ -108,19 +105,17 @@ func (r *EchoReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager)
 			ReconciliationTimeout:   reconcileTimeout,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minBackoff, maxBackoff),
 		})
-	r.optional = map[string]*optionalAPI{}
 	for _, kind := range children.DifferentObjectKinds() {
+		enqueueEcho, news := handler.EnqueueRequestsFromMapFunc(echoOfChild), r.ownWrites.news(kind.ObjectKind)
 		if kind.OptionalAPI {
-			api, err := newOptionalAPI(mgr, kind, r.Namespaces, cmp.Or(r.discoveryPeriod, discoveryPeriod), r.ownWrites.news(kind.ObjectKind))
+			events, err := r.Optional.Source(mgr, source.Informer{Handler: enqueueEcho, Predicates: []predicate.Predicate{news}}, r.routedEchoes)
 			if err != nil {
 				return err
 			}
-			r.optional[kind.Name] = api
-			b.WatchesRawSource(api.source())
+			b.WatchesRawSource(events)
 			continue
 		}
-		b.Watches(kind.New(), handler.EnqueueRequestsFromMapFunc(echoOfChild),
-			builder.WithPredicates(r.verifiers.observe(kind.ObjectKind), ignoreInitialList, ignoreBudgetStatus, r.ownWrites.news(kind.ObjectKind)))
+		b.Watches(kind.New(), enqueueEcho, builder.WithPredicates(r.verifiers.observe(kind.ObjectKind), ignoreInitialList, ignoreBudgetStatus, news))
 	}
 	if err := mgr.Add(&r.ownWrites); err != nil {
 		return err
@@ -139,7 +134,7 @@ var ignoreInitialList = predicate.Funcs{
 var ignoreBudgetStatus = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		old, is := e.ObjectOld.(*policyv1.PodDisruptionBudget)
-		if !is || isStub(e.ObjectNew) {
+		if !is || informers.IsStub(e.ObjectNew) {
 			return true
 		}
 		before := old.DeepCopy()
@@ -284,7 +279,7 @@ func (r *EchoReconciler) observe(observed *status.Observation, echo *echov1.Echo
 // observeChild returns the child as the cache has it.
 func (r *EchoReconciler) observeChild(ctx context.Context, echo *echov1.Echo, c children.Kind, _ children.Inputs) (child, error) {
 	object := client.Object(c.New())
-	err := r.clientOf(c).Get(ctx, client.ObjectKey{Namespace: echo.Namespace, Name: c.ChildName(echo)}, object)
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: echo.Namespace, Name: c.ChildName(echo)}, object)
 	if err != nil || !metav1.IsControlledBy(object, echo) || object.GetDeletionTimestamp() != nil {
 		return child{}, client.IgnoreNotFound(err)
 	}
@@ -320,7 +315,7 @@ func retry(err error) (ctrl.Result, error) {
 		return ctrl.Result{}, nil
 	case err == nil:
 		return ctrl.Result{}, nil
-	case errors.Is(err, errStaleEcho), errors.Is(err, errStaleChild), errors.Is(err, errNotWatched), apierrors.IsConflict(err), apierrors.IsNotFound(err):
+	case errors.Is(err, errStaleEcho), errors.Is(err, errStaleChild), isNotCached(err), apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	default:
 		// controller-runtime logs the error, and a webhook may have added user content to it.

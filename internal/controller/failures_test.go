@@ -28,6 +28,7 @@ import (
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
+	"github.com/kkloud-io/echo-operator/internal/informers"
 	"github.com/kkloud-io/echo-operator/internal/metrics"
 	"github.com/kkloud-io/echo-operator/internal/testing/controlplane"
 )
@@ -182,7 +183,7 @@ var _ = Describe("A reconciliation", func() {
 		recorder = events.NewFakeRecorder(10)
 		live := interceptor.NewClient(withWatch, functions)
 		reconciler := &EchoReconciler{
-			Client: live, APIReader: withWatch, Recorder: recorder, ServerImage: serverImage,
+			Client: live, APIReader: withWatch, Recorder: recorder, ServerImage: serverImage, Optional: informers.NewOptional(0),
 			Metrics: metrics.New(prometheus.NewRegistry(), "test"),
 		}
 		Expect(admin.Get(ctx, client.ObjectKeyFromObject(echo), echo)).To(Succeed())

@@ -2,58 +2,73 @@ package controller
 
 import (
 	"context"
+	"errors"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
+	"github.com/kkloud-io/echo-operator/internal/informers"
 	"github.com/kkloud-io/echo-operator/internal/status"
 )
-
-// isNoted reports whether the status notes that the Echo may have an HTTPRoute. The operator notes
-// that before it creates the HTTPRoute. So after a restart, it finds the HTTPRoutes of Echoes whose
-// route was removed meanwhile, without reading HTTPRoutes for every Echo.
-func isNoted(echo *echov1.Echo) bool {
-	return meta.FindStatusCondition(echo.Status.Conditions, echov1.ConditionRouted) != nil
-}
-
-// mayExist reports whether the HTTPRoute may have existed when the status was written.
-func mayExist(echo *echov1.Echo) bool {
-	routed := meta.FindStatusCondition(echo.Status.Conditions, echov1.ConditionRouted)
-	return routed != nil && routed.Reason != echov1.ReasonRouteNotCreated && routed.Reason != echov1.ReasonGatewayAPINotInstalled
-}
 
 // reconcileFunc reconciles or observes one child.
 type reconcileFunc func(context.Context, *echov1.Echo, children.Kind, children.Inputs) (child, error)
 
-// ifServed returns a function that reconciles a child of an optional kind if the cluster serves it.
+// ifServed returns a function that reconciles a child of the optional kind if the cache contains the kind.
 func (r *EchoReconciler) ifServed(reconcile reconcileFunc) reconcileFunc {
 	return func(ctx context.Context, echo *echov1.Echo, c children.Kind, in children.Inputs) (child, error) {
-		wanted, noted := c.Wanted(echo), isNoted(echo)
-		if !wanted && !noted {
-			// A leader that lost its lease may have created the child late. Its event arrived here.
-			if api := r.optional[c.Name]; api == nil || !api.synced() {
-				return child{}, nil
-			}
-			return reconcile(ctx, echo, c, in)
-		}
-		watched, instead, err := r.optional[c.Name].access(ctx)
+		missing := r.Optional.Check()
+		isNotServed := errors.Is(missing, informers.ErrNotServed)
+		hasNone := !c.Wanted(echo) && (isNotServed || !isRouted(echo))
 		switch {
-		case err != nil || !watched:
-			return instead, err
-		case wanted && !noted && echo.DeletionTimestamp.IsZero():
-			return child{recheck: statusDelay}, nil
-		default:
+		case missing == nil:
 			return reconcile(ctx, echo, c, in)
+		case hasNone:
+			return child{}, nil // Otherwise, the first list of the kind reconciles the Echo.
+		case isNotServed:
+			return child{notServed: true, recheck: r.Optional.Period}, nil
+		case errors.Is(missing, informers.ErrNotYet):
+			return child{}, missing
+		default:
+			failure := &status.Failure{Reason: echov1.ReasonRejected, Message: c.Name + ": " + missing.Error()}
+			return child{failure: failure, recheck: maxPace}, nil
 		}
 	}
+}
+
+// isNotCached reports that the cache does not contain the optional kind yet, or no longer.
+func isNotCached(err error) bool {
+	return errors.Is(err, informers.ErrNotYet) || errors.As(err, new(*cache.ErrResourceNotCached))
+}
+
+// isRouted reports whether the status reports about an HTTPRoute.
+func isRouted(echo *echov1.Echo) bool {
+	return meta.FindStatusCondition(echo.Status.Conditions, echov1.ConditionRouted) != nil
+}
+
+// routedEchoes returns the Echoes whose status depends on the optional kind.
+func (r *EchoReconciler) routedEchoes(ctx context.Context) (requests []reconcile.Request) {
+	var echoes echov1.EchoList
+	if err := r.Client.List(ctx, &echoes, client.UnsafeDisableDeepCopy); err != nil {
+		return nil // Only before the first sync of the cache, or at the end of the manager.
+	}
+	for i := range echoes.Items {
+		if echo := &echoes.Items[i]; echo.Spec.Route != nil || isRouted(echo) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(echo)})
+		}
+	}
+	return requests
 }
 
 // routeOf returns what the status reports about the HTTPRoute, or nil if the Echo neither wants nor
 // has one.
 func routeOf(echo *echov1.Echo, result child) *status.Route {
-	if !children.WantsHTTPRoute(echo) && result.failure == nil && (result.recheck == 0 || result.notServed) {
+	if !children.WantsHTTPRoute(echo) && result.failure == nil {
 		return nil
 	}
 	object, _ := result.object.(*gatewayv1.HTTPRoute)

@@ -10,6 +10,7 @@ import (
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
+	"github.com/kkloud-io/echo-operator/internal/informers"
 )
 
 var _ = Describe("A child of a stale Echo", func() {
@@ -22,7 +23,7 @@ var _ = Describe("A child of a stale Echo", func() {
 		expectReady(echo)
 		stop()
 
-		reconciler := &EchoReconciler{Client: operatorClient(), APIReader: operatorClient(), ServerImage: serverImage}
+		reconciler := &EchoReconciler{Client: operatorClient(), APIReader: operatorClient(), ServerImage: serverImage, Optional: informers.NewOptional(0)}
 		_, _, err := reconciler.reconcileChildren(ctx, stale)
 		Expect(err).To(MatchError(errStaleEcho))
 		Expect(containerOf(echo).Args).To(ContainElement("-text=newer"))
@@ -39,7 +40,7 @@ var _ = Describe("A child of a stale Echo", func() {
 		Eventually(komega.Get(serviceOf(echo))).ShouldNot(Succeed())
 		since := auditMark()
 
-		reconciler := &EchoReconciler{Client: operatorClient(), APIReader: operatorClient(), ServerImage: serverImage}
+		reconciler := &EchoReconciler{Client: operatorClient(), APIReader: operatorClient(), ServerImage: serverImage, Optional: informers.NewOptional(0)}
 		_, _, err := reconciler.reconcileChildren(ctx, echo)
 		Expect(err).To(MatchError(errStaleEcho))
 		get := "get services/ " + echo.Namespace + "/echo-hello" // Once instead of the cache.

@@ -14,6 +14,7 @@ import (
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
+	"github.com/kkloud-io/echo-operator/internal/informers"
 )
 
 // emptyCache is a cache without objects. It records the names of those that are read.
@@ -53,7 +54,7 @@ func TestReconciliationReadsNoVerifierOfAnEchoWithoutOne(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cache := &emptyCache{}
-			r := &EchoReconciler{Client: cache}
+			r := &EchoReconciler{Client: cache, Optional: informers.NewOptional(0)}
 			observer := r.verifiers.observe("Deployment")
 			for _, object := range test.created {
 				if !observer.Create(event.CreateEvent{Object: object, IsInInitialList: true}) {
