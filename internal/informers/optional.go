@@ -88,7 +88,7 @@ func (o *Optional) Source(mgr ctrl.Manager, events source.Informer, users func(c
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		o.ctx, o.queue = ctx, queue
 		o.try(nil)
-		go o.ask()
+		go o.ask(o.ctx)
 		return nil
 	}), nil
 }
@@ -104,7 +104,7 @@ func (o *Optional) Check() error {
 		if errors.Is(o.missing, ErrNotServed) {
 			o.missing, o.trying = errNoAnswer, time.Now()
 		}
-		go o.ask()
+		go o.ask(o.ctx) //nolint:contextcheck // A watch outlives the reconciliation that calls Check.
 	}
 	isKnown := o.missing == nil || errors.Is(o.missing, ErrNotServed)
 	lasts := apierrors.IsForbidden(o.missing) || time.Since(o.trying) > patience
@@ -115,12 +115,12 @@ func (o *Optional) Check() error {
 }
 
 // ask asks the API server whether it serves the kind, and watches the kind until it no longer does.
-func (o *Optional) ask() {
+func (o *Optional) ask(ctx context.Context) {
 	served, err := o.served()
 	if err == nil && served {
-		err = o.watch()
+		err = o.watch(ctx)
 	}
-	if o.ctx.Err() != nil {
+	if ctx.Err() != nil {
 		return // The watch ended with the manager.
 	}
 	o.mu.Lock()
@@ -129,12 +129,12 @@ func (o *Optional) ask() {
 		o.missing, o.nextQuestion = err, time.Now().Add(patience)
 	}
 	o.mu.Unlock()
-	o.enqueueUsers()
+	o.enqueueUsers(ctx)
 }
 
 // watch watches the kind until the API server no longer serves it.
-func (o *Optional) watch() error {
-	ctx, end := context.WithCancel(o.ctx)
+func (o *Optional) watch(ctx context.Context) error {
+	ctx, end := context.WithCancel(ctx)
 	defer end()
 	o.try(end)
 	log.FromContext(ctx).Info("The API server serves the kind; starting the watch", "kind", o.kind.Name)
@@ -150,7 +150,7 @@ func (o *Optional) watch() error {
 		if err := o.events.Start(ctx, o.queue); err != nil {
 			return err
 		}
-		o.enqueueUsers()
+		o.enqueueUsers(ctx)
 		<-ctx.Done()
 	case <-ctx.Done():
 	}
@@ -188,8 +188,8 @@ func (o *Optional) watchFailed(ctx context.Context, reflector *toolscache.Reflec
 	}
 }
 
-func (o *Optional) enqueueUsers() {
-	for _, request := range o.users(o.ctx) {
+func (o *Optional) enqueueUsers(ctx context.Context) {
+	for _, request := range o.users(ctx) {
 		o.queue.Add(request)
 	}
 }

@@ -68,7 +68,7 @@ func startOptional(t *testing.T, change func(*fakeAPI)) *fakeAPI {
 	})
 	f.ctx, f.stop = context.WithCancel(t.Context())
 	f.try(nil)
-	go f.ask()
+	go f.ask(f.ctx)
 	synctest.Wait()
 	return f
 }
@@ -92,11 +92,11 @@ func (f *fakeAPI) answer() (bool, error) {
 	return f.isServed, f.discovery
 }
 
-// hang has a request wait until the end of the test.
-var hang = errors.New("no answer")
+// errHang has a request wait until the end of the test.
+var errHang = errors.New("no answer")
 
 func (f *fakeAPI) hangIf(err error) {
-	if errors.Is(err, hang) {
+	if errors.Is(err, errHang) {
 		f.mu.Unlock()
 		<-f.t.Context().Done()
 		f.mu.Lock()
@@ -104,11 +104,11 @@ func (f *fakeAPI) hangIf(err error) {
 }
 
 // GetInformer implements cache.Informers.
-func (f *fakeAPI) GetInformer(_ context.Context, object client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
+func (f *fakeAPI) GetInformer(ctx context.Context, object client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
 	f.informers++
-	informer := f.newInformer(&toolscache.ListWatch{ListFunc: f.listRoutes, WatchFunc: f.watchRoutes}, object, 0, toolscache.Indexers{})
-	ctx, cancel := context.WithCancel(f.t.Context())
-	f.remove = cancel
+	informer := f.newInformer(&toolscache.ListWatch{ListWithContextFunc: f.listRoutes, WatchFuncWithContext: f.watchRoutes}, object, 0, toolscache.Indexers{})
+	ctx, f.remove = context.WithCancel(context.WithoutCancel(ctx))
+	f.t.Cleanup(f.remove)
 	go informer.RunWithContext(ctx)
 	return informer, nil
 }
@@ -120,14 +120,14 @@ func (f *fakeAPI) RemoveInformer(context.Context, client.Object) error {
 	return nil
 }
 
-func (f *fakeAPI) listRoutes(metav1.ListOptions) (runtime.Object, error) {
+func (f *fakeAPI) listRoutes(context.Context, metav1.ListOptions) (runtime.Object, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.hangIf(f.list)
 	return &gatewayv1.HTTPRouteList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: f.routes}, f.list
 }
 
-func (f *fakeAPI) watchRoutes(options metav1.ListOptions) (watch.Interface, error) {
+func (f *fakeAPI) watchRoutes(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if options.SendInitialEvents != nil {
@@ -176,6 +176,9 @@ func TestAKindThatIsNotServedIsAskedForOncePerPeriodWhileItIsUsed(t *testing.T) 
 		time.Sleep(10 * time.Minute)
 		if want := []time.Duration{0}; !slices.Equal(f.asked, want) {
 			t.Errorf("without a call of Check: questions %v after the start, want %v", f.asked, want)
+		}
+		if err := f.Check(); !errors.Is(err, ErrNotYet) {
+			t.Errorf("Check = %v after 10m, want ErrNotYet: the answer is too old", err)
 		}
 		for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(time.Second) {
 			if err := f.Check(); !errors.Is(err, ErrNotServed) && !errors.Is(err, ErrNotYet) {
@@ -272,8 +275,8 @@ func TestAnErrorIsReportedIfItLasts(t *testing.T) {
 		"no permission to ask":  {discovery(forbidden), forbidden, 0},
 		"no list":               {list(busy), busy, patience},
 		"no discovery":          {discovery(busy), busy, patience},
-		"a list hangs":          {list(hang), errNoAnswer, patience},
-		"a question hangs":      {discovery(hang), errNoAnswer, patience},
+		"a list hangs":          {list(errHang), errNoAnswer, patience},
+		"a question hangs":      {discovery(errHang), errNoAnswer, patience},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -291,7 +294,7 @@ func TestAnErrorIsReportedIfItLasts(t *testing.T) {
 				if n := len(f.asked); n > 1+5*6 {
 					t.Errorf("%d questions in 5m, want at most one in 10s", n)
 				}
-				if test.want == errNoAnswer {
+				if errors.Is(test.want, errNoAnswer) {
 					return // The fake hangs until the end of the test.
 				}
 				f.set(func() { f.isServed, f.discovery, f.list = true, nil, nil })
