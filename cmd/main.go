@@ -29,6 +29,7 @@ import (
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/controller"
+	"github.com/kkloud-io/echo-operator/internal/informers"
 	"github.com/kkloud-io/echo-operator/internal/metrics"
 	"github.com/kkloud-io/echo-operator/internal/olm"
 	"github.com/kkloud-io/echo-operator/internal/status"
@@ -69,7 +70,9 @@ func run(ctx context.Context, args []string, getenv func(string) string) error {
 // starts while the API server is unavailable.
 func newManager(ctx context.Context, restConfig *rest.Config, s settings) (manager.Manager, error) {
 	restConfig.Wrap(func(next http.RoundTripper) http.RoundTripper { return watchRetrier{promptWrites{next}} })
-	mgr, err := ctrl.NewManager(restConfig, managerOptions(s))
+	options, optional := managerOptions(s), informers.NewOptional(informers.DiscoveryPeriod)
+	options.Cache = informers.CacheOptions(s.namespaces, optional)
+	mgr, err := ctrl.NewManager(restConfig, options)
 	if err != nil {
 		return nil, fmt.Errorf("set up the manager: %w", err)
 	}
@@ -81,7 +84,7 @@ func newManager(ctx context.Context, restConfig *rest.Config, s settings) (manag
 		VerifierImage:              s.verifierImage,
 		AllowEveryNodeVerification: s.allowEveryNode,
 		MaxConcurrentReconciles:    s.maxConcurrentReconciles,
-		Namespaces:                 s.namespaces,
+		Optional:                   optional,
 		Metrics:                    metrics.New(ctrlmetrics.Registry, version),
 	}).SetupWithManager(ctx, mgr); err != nil {
 		return nil, fmt.Errorf("set up the Echo controller: %w", err)
@@ -128,8 +131,7 @@ func managerOptions(s settings) manager.Options {
 	leaseDuration, renewDeadline, retryPeriod := leaseDuration, renewDeadline, retryPeriod
 	return manager.Options{
 		Scheme:                        scheme,
-		MapperProvider:                func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return controller.RESTMapper(), nil },
-		Cache:                         controller.CacheOptions(s.namespaces),
+		MapperProvider:                func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return informers.RESTMapper(), nil },
 		HealthProbeBindAddress:        s.healthAddress,
 		PprofBindAddress:              s.pprofAddress,
 		LeaderElection:                s.leaderElect,

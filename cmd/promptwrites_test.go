@@ -5,14 +5,30 @@ import (
 	"testing"
 )
 
-func TestPromptWritesRemovesRetryAfterFromResponsesToWritesOnly(t *testing.T) {
-	server := roundTrip(func(*http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"20"}}}, nil
-	})
-	for method, want := range map[string]string{
-		http.MethodPost: "", http.MethodPut: "", http.MethodPatch: "", http.MethodDelete: "", http.MethodGet: "20",
+func TestPromptWritesKeepsRetryAfterOnlyForReadsAndFromAnOverloadedAPIServer(t *testing.T) {
+	const (
+		text     = "text/plain; charset=utf-8"
+		status   = "application/json"
+		protobuf = "application/vnd.kubernetes.protobuf"
+	)
+	for _, test := range []struct {
+		method, contentType string
+		code                int
+		want                string
+	}{
+		{http.MethodPost, status, http.StatusTooManyRequests, ""},
+		{http.MethodPut, protobuf, http.StatusTooManyRequests, ""},
+		{http.MethodPatch, status, http.StatusServiceUnavailable, ""},
+		{http.MethodDelete, text, http.StatusServiceUnavailable, ""},
+		{http.MethodGet, status, http.StatusTooManyRequests, "20"},
+		{http.MethodPost, text, http.StatusTooManyRequests, "20"},
+		{http.MethodPatch, text, http.StatusTooManyRequests, "20"},
 	} {
-		request, err := http.NewRequestWithContext(t.Context(), method, "https://server/echoes", nil)
+		server := roundTrip(func(*http.Request) (*http.Response, error) {
+			header := http.Header{"Retry-After": {"20"}, "Content-Type": {test.contentType}}
+			return &http.Response{StatusCode: test.code, Header: header}, nil
+		})
+		request, err := http.NewRequestWithContext(t.Context(), test.method, "https://server/echoes", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -20,8 +36,8 @@ func TestPromptWritesRemovesRetryAfterFromResponsesToWritesOnly(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := response.Header.Get("Retry-After"); got != want {
-			t.Errorf("%s: Retry-After = %q, want %q", method, got, want)
+		if got := response.Header.Get("Retry-After"); got != test.want {
+			t.Errorf("%s, response %d of type %s: Retry-After = %q, want %q", test.method, test.code, test.contentType, got, test.want)
 		}
 	}
 }

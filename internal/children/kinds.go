@@ -35,8 +35,8 @@ type Kind struct {
 	New func() Object
 	// Optional is true if an Echo may have no child of this kind.
 	Optional bool
-	// OptionalAPI is true if the cluster may not serve the kind. The operator watches such a kind
-	// only while an Echo needs it.
+	// OptionalAPI is true for the kind that the cluster may not serve. The operator watches it while the
+	// API server serves it.
 	OptionalAPI bool
 	// Verifier is true for the child that verifies the answer. The operator writes it after the rollout
 	// of the other children.
@@ -66,6 +66,11 @@ func DifferentObjectKinds() (different []Kind) {
 		}
 	}
 	return different
+}
+
+// OptionalKind returns the kind that the cluster may not serve.
+func OptionalKind() Kind {
+	return Kinds[slices.IndexFunc(Kinds, func(kind Kind) bool { return kind.OptionalAPI })]
 }
 
 // The operator deletes only optional children, and the garbage collector the others. But a cluster

@@ -3,34 +3,30 @@
 package controller
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/backoff"
 	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/internal/expectations"
 	"github.com/kkloud-io/echo-operator/internal/fairqueue"
+	"github.com/kkloud-io/echo-operator/internal/informers"
 	"github.com/kkloud-io/echo-operator/internal/metrics"
 	"github.com/kkloud-io/echo-operator/internal/status"
 )
@@ -44,9 +40,6 @@ const (
 	// After a write based on a stale snapshot, an event usually reconciles the Echo again. The retry
 	// is for changes that the watch does not report.
 	staleRetry = time.Second
-
-	// statusDelay is how soon the operator writes an HTTPRoute that the status it has just written notes.
-	statusDelay = 100 * time.Millisecond
 
 	// Other errors of the API server are retried with exponential back-off from this time to backoff.Max, so
 	// that all Echoes converge within a minute after an outage.
@@ -76,8 +69,8 @@ type EchoReconciler struct {
 	AllowEveryNodeVerification bool
 	// MaxConcurrentReconciles is the maximum number of Echoes that are reconciled concurrently.
 	MaxConcurrentReconciles int
-	// Namespaces are the namespaces that the operator watches. None means all.
-	Namespaces []string
+	// Optional is the kind of child that the cluster may not serve.
+	Optional *informers.Optional
 	// Metrics are the metrics that the reconciler updates.
 	Metrics *metrics.Metrics
 
@@ -85,82 +78,51 @@ type EchoReconciler struct {
 	backoff backoff.Backoff[status.Failure]
 	// expectations has the writes whose events have not arrived.
 	expectations expectations.Store
-	// optional has the kinds that the cluster may not serve, by name.
-	optional map[string]*optionalAPI
-	// discoveryPeriod replaces the constant of that name in tests.
-	discoveryPeriod time.Duration
 }
 
 // SetupWithManager registers the reconciler and its watches.
 func (r *EchoReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
-	if err := indexPods(ctx, mgr); err != nil {
+	if err := informers.IndexPods(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
 	r.expectations.OwnerOf = echoOf
+	if err := mgr.Add(&r.expectations); err != nil {
+		return err
+	}
 	b := ctrl.NewControllerManagedBy(mgr).
 		For(&echov1.Echo{}, builder.WithPredicates(r.expectations.Predicate(echoKind))).
 		WatchesRawSource(r.expectations.Source()).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(echoOfPod), builder.WithPredicates(ignoreInitialList, podFailureChanged)).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(echoOfPod), builder.WithPredicates(ignoreInitialList, podChanged)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: r.MaxConcurrentReconciles + fairqueue.MaxSlow,
 			ReconciliationTimeout:   reconcileTimeout,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minRetry, backoff.Max),
-			NewQueue: func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
-				return fairqueue.New(fairqueue.Options[reconcile.Request]{
-					Name: name, RateLimiter: limiter, Seats: r.MaxConcurrentReconciles,
-					Namespace: func(request reconcile.Request) string { return request.Namespace },
-					Urgent:    func(request reconcile.Request) bool { return r.hasNewSpec(ctx, request.NamespacedName) },
-				})
-			},
+			NewQueue:                r.newQueue(ctx),
 		})
-	r.optional = map[string]*optionalAPI{}
 	for _, kind := range children.DifferentObjectKinds() {
-		if kind.OptionalAPI {
-			api, err := newOptionalAPI(mgr, kind, r.Namespaces, cmp.Or(r.discoveryPeriod, discoveryPeriod), r.expectations.Predicate(kind.ObjectKind))
-			if err != nil {
-				return err
-			}
-			r.optional[kind.Name] = api
-			b.WatchesRawSource(api.source())
+		enqueueEcho, notOwnWrite := handler.EnqueueRequestsFromMapFunc(echoOfChild), r.expectations.Predicate(kind.ObjectKind)
+		if !kind.OptionalAPI {
+			b.Watches(kind.New(), enqueueEcho, builder.WithPredicates(ignoreInitialList, ignoreBudgetStatus, notOwnWrite))
 			continue
 		}
-		b.Watches(kind.New(), handler.EnqueueRequestsFromMapFunc(echoOfChild),
-			builder.WithPredicates(ignoreInitialList, ignoreBudgetStatus, r.expectations.Predicate(kind.ObjectKind)))
-	}
-	if err := mgr.Add(&r.expectations); err != nil {
-		return err
+		events := source.Informer{Handler: enqueueEcho, Predicates: []predicate.Predicate{notOwnWrite}}
+		optional, err := r.Optional.Source(mgr, events, r.routedEchoes)
+		if err != nil {
+			return err
+		}
+		b.WatchesRawSource(optional)
 	}
 	return b.Complete(reconcile.Func(r.reconcileRequest))
 }
 
-const echoKind = "Echo"
-
-// echoOf returns the Echo to which an object belongs: itself, or that of a child.
-func echoOf(kind string, object client.Object) (echo types.NamespacedName, found bool) {
-	if kind == echoKind {
-		return client.ObjectKeyFromObject(object), true
+func (r *EchoReconciler) newQueue(ctx context.Context) func(string, workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+	return func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+		return fairqueue.New(fairqueue.Options[reconcile.Request]{
+			Name: name, RateLimiter: limiter, Seats: r.MaxConcurrentReconciles,
+			Namespace: func(request reconcile.Request) string { return request.Namespace },
+			Urgent:    func(request reconcile.Request) bool { return r.hasNewSpec(ctx, request.NamespacedName) },
+		})
 	}
-	return ownerByName(object)
-}
-
-// ignoreInitialList drops the create events of objects that existed before the operator started.
-// The operator reconciles every Echo once at its start anyway, and its children with it.
-var ignoreInitialList = predicate.Funcs{
-	CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList },
-}
-
-// ignoreBudgetStatus drops the events of changes of a PodDisruptionBudget's status, which every start of
-// a pod causes. The cache does not contain that status.
-var ignoreBudgetStatus = predicate.Funcs{
-	UpdateFunc: func(e event.UpdateEvent) bool {
-		old, is := e.ObjectOld.(*policyv1.PodDisruptionBudget)
-		if !is || isStub(e.ObjectNew) {
-			return true
-		}
-		before := old.DeepCopy()
-		before.ResourceVersion = e.ObjectNew.GetResourceVersion()
-		return !equality.Semantic.DeepEqual(before, e.ObjectNew)
-	},
 }
 
 // reconcileRequest reconciles the Echo as the cache has it, if that is up to date.
@@ -176,31 +138,23 @@ func (r *EchoReconciler) reconcileRequest(ctx context.Context, request reconcile
 	return r.Reconcile(ctx, &echo)
 }
 
-// hasNewSpec reports whether the status does not yet report about the newest spec of the Echo. After a start
-// of the operator, such an Echo does not wait until all others have been reconciled.
-func (r *EchoReconciler) hasNewSpec(ctx context.Context, name types.NamespacedName) bool {
-	var echo echov1.Echo
-	err := r.Client.Get(ctx, name, &echo, client.UnsafeDisableDeepCopy)
-	return err == nil && echo.Status.ObservedGeneration != echo.Generation
-}
-
 // Reconcile reconciles each child, computes the status from the observed state, and writes the
 // status if it changed.
 func (r *EchoReconciler) Reconcile(ctx context.Context, echo *echov1.Echo) (ctrl.Result, error) {
-	observed, recheck, err := r.reconcileChildren(ctx, echo)
-	if err != nil {
+	p := r.newPass(echo)
+	if err := p.reconcileChildren(ctx); err != nil {
 		return retry(err)
 	}
-	if err := r.observePods(ctx, echo, &observed); err != nil {
+	if err := p.observePods(ctx); err != nil {
 		return retry(err)
 	}
-	next := withTransitionTimes(status.Of(echo, observed), echo)
+	next := withTransitionTimes(status.Of(echo, p.observed), echo)
 	paused, err := r.writeStatus(ctx, echo, next)
 	if err != nil {
 		return retry(err)
 	}
-	seconds := time.Duration(status.Recheck(echo, observed, next)) * time.Second
-	return ctrl.Result{RequeueAfter: earliest(recheck, paused, seconds)}, nil
+	seconds := time.Duration(status.Recheck(echo, p.observed, next)) * time.Second
+	return ctrl.Result{RequeueAfter: earliest(p.recheck, paused, seconds)}, nil
 }
 
 // earliest returns the shortest of the times that are not 0.
@@ -213,88 +167,6 @@ func earliest(times ...time.Duration) (shortest time.Duration) {
 	return shortest
 }
 
-// reconcileChildren reconciles every child, also after the rejection of another child. Rejections
-// become part of the observation. It returns all other errors, and when to reconcile again.
-func (r *EchoReconciler) reconcileChildren(ctx context.Context, echo *echov1.Echo) (observed status.Observation, recheck time.Duration, err error) {
-	var failed []error
-	in := children.Inputs{ServerImage: r.ServerImage, VerifierImage: r.VerifierImage}
-	reconcile := r.reconcileChild
-	if !echo.DeletionTimestamp.IsZero() {
-		reconcile = r.observeChild // The garbage collector deletes the children.
-	}
-	for _, c := range children.Kinds {
-		do := reconcile
-		switch {
-		case c.OptionalAPI:
-			do = r.ifServed(reconcile)
-		case c.Verifier && r.wants(echo, c) && !canVerify(echo, observed, in):
-			do = r.observeOutdated
-		}
-		result, err := do(ctx, echo, c, in)
-		if errors.Is(err, errStaleEcho) {
-			return observed, 0, err // The other children would be written for the same stale Echo.
-		}
-		if err != nil {
-			failed = append(failed, err)
-		}
-		r.observe(&observed, echo, c, result)
-		if service, is := result.object.(*corev1.Service); is {
-			in.ClusterIPs = service.Spec.ClusterIPs
-			if left := time.Until(r.backoff.Last(serviceChange(echo)).Add(serviceLag)); left > 0 {
-				observed.Waiting = append(observed.Waiting, "Service: the nodes apply the change")
-				recheck = earliest(recheck, left)
-			}
-		}
-		recheck = earliest(recheck, result.recheck)
-		if result.slow { // The status reports the failure before the next write, which may be slow, too.
-			reconcile, recheck = r.observeChild, backoff.Min
-		}
-	}
-	return observed, recheck, errors.Join(failed...)
-}
-
-// serviceLag is how long a node may take to apply a change of the Service: kube-proxy collects changes for a second.
-const serviceLag = 2 * time.Second
-
-// observe adds the result for one kind of child to the observation.
-func (r *EchoReconciler) observe(observed *status.Observation, echo *echov1.Echo, c children.Kind, result child) {
-	if result.failure != nil {
-		observed.Rejected = append(observed.Rejected, *result.failure)
-	}
-	if result.overridden != nil {
-		observed.Overridden = append(observed.Overridden, *result.overridden)
-	}
-	if result.waiting != "" {
-		observed.Waiting = append(observed.Waiting, result.waiting)
-	}
-	if c.Verifier {
-		r.observeVerifier(observed, echo, c, result)
-		return
-	}
-	switch o := result.object.(type) {
-	case *appsv1.Deployment:
-		observed.Deployment = o
-	case *corev1.Service:
-		observed.Service = o
-	}
-	if c.OptionalAPI {
-		observed.Route = routeOf(echo, result)
-	}
-}
-
-// observeChild returns the child without changing it.
-func (r *EchoReconciler) observeChild(ctx context.Context, echo *echov1.Echo, c children.Kind, _ children.Inputs) (child, error) {
-	live, err := r.find(ctx, echo, c, false)
-	if err != nil {
-		return child{}, err
-	}
-	exists := live != nil && metav1.IsControlledBy(live, echo) && live.GetDeletionTimestamp() == nil
-	if !exists {
-		return child{}, nil
-	}
-	return child{object: live}, nil
-}
-
 // retry returns when to retry after an error that is not terminal.
 func retry(err error) (ctrl.Result, error) {
 	switch {
@@ -302,10 +174,15 @@ func retry(err error) (ctrl.Result, error) {
 		return ctrl.Result{}, nil
 	case err == nil:
 		return ctrl.Result{}, nil
-	case errors.Is(err, errStaleEcho), errors.Is(err, errStaleChild), errors.Is(err, errNotWatched), apierrors.IsConflict(err), apierrors.IsNotFound(err):
+	case errors.Is(err, errStaleEcho), errors.Is(err, errStaleChild), isNotCached(err), apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	default:
 		// controller-runtime logs the error, and a webhook may have added user content to it.
 		return ctrl.Result{}, errors.New(status.Truncate(err.Error(), maxNote))
 	}
+}
+
+// isNotCached reports that the cache does not contain the optional kind yet, or no longer.
+func isNotCached(err error) bool {
+	return errors.Is(err, informers.ErrNotYet) || errors.As(err, new(*cache.ErrResourceNotCached))
 }

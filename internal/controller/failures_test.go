@@ -28,6 +28,7 @@ import (
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
+	"github.com/kkloud-io/echo-operator/internal/informers"
 	"github.com/kkloud-io/echo-operator/internal/metrics"
 	"github.com/kkloud-io/echo-operator/internal/testing/controlplane"
 )
@@ -174,7 +175,7 @@ var _ = Describe("A reconciliation", func() {
 		recorder = events.NewFakeRecorder(10)
 		live := interceptor.NewClient(withWatch, functions)
 		reconciler := &EchoReconciler{
-			Client: live, APIReader: withWatch, Recorder: recorder, ServerImage: serverImage,
+			Client: live, APIReader: withWatch, Recorder: recorder, ServerImage: serverImage, Optional: informers.NewOptional(0),
 			Metrics: metrics.New(prometheus.NewRegistry(), "test"),
 		}
 		Expect(admin.Get(ctx, client.ObjectKeyFromObject(echo), echo)).To(Succeed())
@@ -224,12 +225,12 @@ var _ = Describe("A reconciliation", func() {
 		stale := deploymentOf(echo)
 		Expect(komega.Get(stale)()).To(Succeed())
 		stale.ResourceVersion = "1"
-		reconciler := &EchoReconciler{APIReader: admin}
-		_, soon := reconciler.rejectedUpdate(ctx, echo, kind, stale, err, slowFailure)
+		p := (&EchoReconciler{APIReader: admin}).newPass(echo)
+		_, soon := p.rejectedUpdate(ctx, kind, stale, err, slowFailure)
 		Expect(soon).To(MatchError(errStaleChild))
-		result, late := reconciler.rejectedUpdate(ctx, echo, kind, stale, err, slowFailure+1)
+		result, late := p.rejectedUpdate(ctx, kind, stale, err, slowFailure+1)
 		Expect(late).NotTo(HaveOccurred())
-		Expect(result.slow).To(BeTrue())
+		Expect(p.readOnly).To(BeTrue(), "the other children are written before the status reports the failure")
 		Expect(result.failure).To(HaveValue(HaveField("Message", And(HavePrefix("Deployment: the API server answered late"), HaveSuffix("changed")))))
 	},
 		Entry("as a conflict", apierrors.NewConflict(schema.GroupResource{Group: "apps", Resource: "deployments"}, "echo-hello", errors.New("changed"))),
@@ -241,14 +242,12 @@ var _ = Describe("A reconciliation", func() {
 		live := deploymentOf(echo)
 		Expect(komega.Get(live)()).To(Succeed())
 		live.Spec.Template.Spec.Containers[0].Image = "docker.io/library/other:1"
-		desired, changed := children.Desired(kind, live, echo, inputs)
-		Expect(changed).To(BeTrue())
 		const drift = "spec.template.spec.containers[echo].image"
-		reconciler := &EchoReconciler{}
+		p := (&EchoReconciler{ServerImage: serverImage}).newPass(echo)
 		for range correctionBurst + 1 {
-			reconciler.backoff.Succeeded(correctionOf(echo, kind, drift), echo.Generation, correctionBurst)
+			p.backoff.Succeeded(p.correctionOf(kind, drift), echo.Generation, correctionBurst)
 		}
-		result, err := reconciler.patch(ctx, echo, kind, inputs, live, desired)
+		result, err := p.update(ctx, kind, live)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(result.failure).To(BeNil())
 		Expect(result.waiting).To(And(HavePrefix("Deployment: the operator pauses"), HaveSuffix(drift)))
@@ -312,7 +311,7 @@ var _ = Describe("A reconciliation", func() {
 		reconciler.expectations.OwnerOf = echoOf
 		edit(echo, func(s *echov1.EchoSpec) { s.Message = "newer" })
 		Expect(reconciler.expectations.Begin(client.ObjectKeyFromObject(echo))).To(BeTrue())
-		result, err := reconciler.reconcileChild(ctx, echo, kind, inputs)
+		result, err := reconciler.newPass(echo).reconcileChild(ctx, kind)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(result.failure).To(HaveValue(HaveField("Message", ContainSubstring("changed spec.template.spec.containers[echo].args"))))
 		reconciler.expectations.End(client.ObjectKeyFromObject(echo))

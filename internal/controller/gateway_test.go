@@ -59,7 +59,7 @@ func grantWithoutRoutes() restrictedRole {
 	complete := &rbacv1.ClusterRole{}
 	readRole("role.yaml", complete)
 	role := complete.DeepCopy()
-	role.Name = "without-routes"
+	role.Name, role.GenerateName = "", "without-routes-"
 	role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.APIGroups, gatewayv1.GroupName) })
 	Expect(admin.Create(ctx, role)).To(Succeed())
 	Expect(admin.Create(ctx, &rbacv1.ClusterRoleBinding{

@@ -1,6 +1,8 @@
 package controller
 
 import (
+	"slices"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -29,6 +31,11 @@ func newNamespace() string {
 		Expect(admin.DeleteAllOf(ctx, &echov1.Echo{}, client.InNamespace(namespace.Name))).To(Succeed())
 	})
 	return namespace.Name
+}
+
+// kindOf returns the kind of child with the name.
+func kindOf(name string) children.Kind {
+	return children.Kinds[slices.IndexFunc(children.Kinds, func(k children.Kind) bool { return k.Name == name })]
 }
 
 func newEcho(namespace, name string, edits ...func(*echov1.EchoSpec)) *echov1.Echo {

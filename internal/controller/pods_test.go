@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,89 +18,29 @@ import (
 	"github.com/kkloud-io/echo-operator/internal/status"
 )
 
-// largePod returns a pod that a user has made as large as possible.
-func largePod() *corev1.Pod {
-	text := strings.Repeat("x", 100_000)
-	container := corev1.ContainerStatus{
-		Name: "echo", RestartCount: 3, Image: text, ImageID: text, ContainerID: text,
-		State: corev1.ContainerState{
-			Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: text},
-			Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()},
-		},
-		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-			ExitCode: 137, Reason: "OOMKilled", Message: "log " + text, StartedAt: metav1.Now(), FinishedAt: metav1.Now(), ContainerID: text,
-		}},
-	}
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "n", Name: "p", UID: "u", ResourceVersion: "7", DeletionTimestamp: &metav1.Time{Time: time.Now()},
-			Labels: map[string]string{
-				children.EchoLabel: "hello", children.ManagedByLabel: children.ManagedBy,
-				appsv1.DefaultDeploymentUniqueLabelKey: "abc", "other": "label",
-			},
-			Annotations: map[string]string{"note": text},
-		},
-		Spec: corev1.PodSpec{NodeName: text},
-		Status: corev1.PodStatus{Phase: corev1.PodRunning, Message: text, Conditions: []corev1.PodCondition{
-			{Type: corev1.PodReady, Status: corev1.ConditionFalse, Message: text},
-			{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: text, LastTransitionTime: metav1.Now()},
-		}},
-	}
-	for range 500 {
-		pod.Status.InitContainerStatuses = append(pod.Status.InitContainerStatuses, container)
-		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, container)
-	}
-	return pod
-}
-
-func slim(t *testing.T, pod *corev1.Pod) *corev1.Pod {
-	t.Helper()
-	slimmed, err := slimPod(pod.DeepCopy())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return slimmed.(*corev1.Pod)
-}
-
-func TestCachedPodHasABoundedSize(t *testing.T) {
-	pod := largePod()
-	if size, limit := slim(t, pod).Size(), 150_000; size > limit {
-		t.Errorf("size of a pod with the label %s = %d bytes, want at most %d", children.EchoLabel, size, limit)
-	}
-	pod.Labels[children.EchoLabel] = ""
-	if size, limit := slim(t, pod).Size(), 100; size > limit {
-		t.Errorf("size of a pod without the label %s = %d bytes, want at most %d", children.EchoLabel, size, limit)
-	}
-	pod.Labels[children.EchoLabel] = "hello"
-	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{Name: "echo", Ready: true, Image: "i"}}}
-	if got := slim(t, pod); len(got.Status.ContainerStatuses) != 0 {
-		t.Errorf("container statuses of a ready pod = %v, want none", got.Status.ContainerStatuses)
-	}
-}
-
-// A transform may receive an object that it has already transformed.
-func TestCachedPodDoesNotChangeIfItIsReducedAgain(t *testing.T) {
-	once := slim(t, largePod())
-	if again := slim(t, once); !equality.Semantic.DeepEqual(once, again) {
-		t.Errorf("reduced once = %v, again = %v", once, again)
-	}
-	unknown := "not a pod"
-	if got, err := slimPod(unknown); got != any(unknown) || err != nil {
-		t.Errorf("slimPod of another type = %v, %v, want it unchanged", got, err)
-	}
-}
-
 // failingPods are pods in each state that the status distinguishes.
 func failingPods() map[string]*corev1.Pod {
 	pods := map[string]*corev1.Pod{}
 	add := func(name string, change func(*corev1.Pod)) {
-		pod := largePod()
-		pod.DeletionTimestamp = nil
-		pod.Status.Conditions[1].Status = corev1.ConditionTrue
-		pod.Status.InitContainerStatuses = nil
-		pod.Status.ContainerStatuses = pod.Status.ContainerStatuses[:1]
-		pod.Status.ContainerStatuses[0].State.Waiting.Message = "back-off"
-		pod.Status.ContainerStatuses[0].LastTerminationState.Terminated.Message = "log\n"
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", Labels: map[string]string{
+				children.EchoLabel: "hello", children.ManagedByLabel: children.ManagedBy, appsv1.DefaultDeploymentUniqueLabelKey: "abc",
+			}},
+			Status: corev1.PodStatus{
+				Phase:      corev1.PodRunning,
+				Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, Reason: "Unschedulable"}},
+				ContainerStatuses: []corev1.ContainerStatus{{
+					Name: "echo", RestartCount: 3,
+					State: corev1.ContainerState{
+						Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off"},
+						Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()},
+					},
+					LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+						ExitCode: 137, Reason: "OOMKilled", Message: "log\n", FinishedAt: metav1.Now(),
+					}},
+				}},
+			},
+		}
 		change(pod)
 		pods[name] = pod
 	}
@@ -127,7 +65,7 @@ func failingPods() map[string]*corev1.Pod {
 		container(pod).State.Waiting = &corev1.ContainerStateWaiting{Reason: "CreateContainerConfigError", Message: "container has runAsNonRoot and image will run as root"}
 	})
 	add("unschedulable", func(pod *corev1.Pod) {
-		pod.Status.Conditions[1].Status, pod.Status.Conditions[1].Message = corev1.ConditionFalse, "0/1 nodes"
+		pod.Status.Conditions[0].Status, pod.Status.Conditions[0].Message = corev1.ConditionFalse, "0/1 nodes"
 	})
 	add("failing init container", func(pod *corev1.Pod) {
 		pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses = pod.Status.ContainerStatuses, nil
@@ -137,7 +75,7 @@ func failingPods() map[string]*corev1.Pod {
 
 func TestCachedPodHasTheSameFailure(t *testing.T) {
 	for name, pod := range failingPods() {
-		slimmed := slim(t, pod)
+		slimmed := cached(t, pod)
 		if got, want := fmt.Sprint(status.PodFailure(slimmed, metav1.Now())), fmt.Sprint(status.PodFailure(pod, metav1.Now())); got != want {
 			t.Errorf("%s: failure of the cached pod = %s, want %s", name, got, want)
 		}
@@ -147,7 +85,7 @@ func TestCachedPodHasTheSameFailure(t *testing.T) {
 func TestOnlyDeletionsAndChangesOfFailuresOfPodsRequeueTheirEcho(t *testing.T) {
 	pods := failingPods()
 	for name, pod := range pods {
-		pods[name] = slim(t, pod)
+		pods[name] = cached(t, pod)
 	}
 	for _, test := range []struct {
 		before, after string
@@ -157,15 +95,15 @@ func TestOnlyDeletionsAndChangesOfFailuresOfPodsRequeueTheirEcho(t *testing.T) {
 		{"restarted long ago", "ready", false}, {"restarted long ago", "started again", true}, {"restarted long ago", "crash loop", true},
 		{"crash loop", "terminating", true}, {"unschedulable", "failed", true}, {"ready", "succeeded", false}, {"crash loop", "root image", true},
 	} {
-		if got := podFailureChanged.Update(event.UpdateEvent{ObjectOld: pods[test.before], ObjectNew: pods[test.after]}); got != test.want {
+		if got := podChanged.Update(event.UpdateEvent{ObjectOld: pods[test.before], ObjectNew: pods[test.after]}); got != test.want {
 			t.Errorf("update from %s to %s: requeue = %t, want %t", test.before, test.after, got, test.want)
 		}
 	}
 	for name, want := range map[string]bool{"crash loop": true, "unschedulable": true, "ready": false, "failed": false, "restarted long ago": false} {
-		if got := podFailureChanged.Create(event.CreateEvent{Object: pods[name]}); got != want {
+		if got := podChanged.Create(event.CreateEvent{Object: pods[name]}); got != want {
 			t.Errorf("creation of %s: requeue = %t, want %t", name, got, want)
 		}
-		if !podFailureChanged.Delete(event.DeleteEvent{Object: pods[name]}) {
+		if !podChanged.Delete(event.DeleteEvent{Object: pods[name]}) {
 			t.Errorf("deletion of %s does not requeue the Echo, which may wait for it", name)
 		}
 	}

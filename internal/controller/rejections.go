@@ -29,82 +29,52 @@ const (
 	slowFailure = 5 * time.Second
 )
 
-const (
-	// So many writes need no pause: corrections of the same drift, all corrections of a child, and
-	// writes of the status, of which a rollout causes several.
-	correctionBurst = 2
-	childBurst      = 20
-	statusBurst     = 5
-
-	// repeatedDriftPause is the pause from which on the status reports repeated drift.
-	repeatedDriftPause = 4 * backoff.Min
-)
-
-func targetOf(echo *echov1.Echo, what string) backoff.Target {
-	return backoff.Target{Owner: echo.UID, What: what}
-}
-
-// serviceChange is the target of writes that change the Service for a new generation.
-func serviceChange(echo *echov1.Echo) backoff.Target { return targetOf(echo, "change of the Service") }
-
-// paused returns how long the next write of a child has to wait, and what to report meanwhile. A
-// correction names the drift that the write would revert.
-func (r *EchoReconciler) paused(echo *echov1.Echo, c children.Kind, correction string) (time.Duration, *status.Failure) {
-	paused, failure := r.backoff.Wait(targetOf(echo, c.Name), echo.Generation)
-	if correction == "" || failure != nil {
-		return paused, failure
-	}
-	drift := correctionOf(echo, c, correction)
-	again, _ := r.backoff.Wait(drift, echo.Generation)
-	if again > 0 && r.backoff.Pause(drift) >= repeatedDriftPause {
-		failure = repeatedDrift(c, correction)
-	}
-	return max(paused, again), failure
-}
-
-// correctionOf is the target of the writes that revert the same drift.
-func correctionOf(echo *echov1.Echo, c children.Kind, correction string) backoff.Target {
-	return targetOf(echo, c.Name+" "+correction)
-}
-
 // rejected returns what to report about a failed write. It returns an error if the API server did
 // not respond, or if the failure may disappear by itself.
-func (r *EchoReconciler) rejected(echo *echov1.Echo, c children.Kind, err error, took time.Duration) (child, error) {
+func (p *pass) rejected(kind children.Kind, err error, took time.Duration) (child, error) {
 	var response apierrors.APIStatus
-	if !errors.As(err, &response) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+	isResponse := errors.As(err, &response)
+	isTemporary := isOverload(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+	if !isResponse || isTemporary {
 		return child{}, err
 	}
-	t := targetOf(echo, c.Name)
-	slow := took > slowFailure
-	repeats := slow && apierrors.IsConflict(err) // A webhook hangs, while another client keeps changing the child.
-	if !repeats && isTransient(response.Status().Code) && r.backoff.FailedUncertainly(t, echo.Generation) <= maxTransient {
+	isSlow := took > slowFailure
+	// A webhook hangs, while another client keeps changing the child.
+	willFailAgain := isSlow && apierrors.IsConflict(err)
+	mayDisappear := isTransient(response.Status().Code) && !willFailAgain
+	if mayDisappear && p.backoff.FailedUncertainly(p.childOf(kind), p.echo.Generation) <= maxTransient {
 		return child{}, err
 	}
-	failure := &status.Failure{Reason: echov1.ReasonRejected, Message: c.Name + ": " + err.Error()}
-	return child{failure: failure, recheck: r.backoff.Failed(t, echo.Generation, failure), slow: slow}, nil
+	rejected := p.fail(kind, echov1.ReasonRejected, err.Error())
+	if isSlow {
+		p.readOnly = true
+		rejected.recheck = backoff.Min
+	}
+	return rejected, nil
 }
 
 // rejectedUpdate is like rejected, for a write of an existing child. The cache may lag behind the
 // child: only the live object shows whether that is the reason of the rejection.
-func (r *EchoReconciler) rejectedUpdate(ctx context.Context, echo *echov1.Echo, c children.Kind, written client.Object, err error, took time.Duration) (child, error) {
+func (p *pass) rejectedUpdate(ctx context.Context, kind children.Kind, written client.Object, err error, took time.Duration) (child, error) {
 	// A patch of another version is invalid, and a deletion of another version is a conflict.
 	mayBeStale := apierrors.IsInvalid(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err)
-	if mayBeStale {
-		live, readErr := r.readLive(ctx, echo, c)
-		if readErr != nil {
-			return child{}, readErr
-		}
-		replaced := live == nil || live.GetUID() != written.GetUID()
-		changed := replaced || live.GetResourceVersion() != written.GetResourceVersion()
-		switch {
-		case replaced, changed && took <= slowFailure:
-			return child{}, fmt.Errorf("%w: %w", errStaleChild, err)
-		case changed:
-			// If the child changes while a webhook hangs, the API server returns no error of the webhook.
-			err = fmt.Errorf("the API server answered late, perhaps because of a slow admission webhook: %w", err)
-		}
+	if !mayBeStale {
+		return p.rejected(kind, err, took)
 	}
-	return r.rejected(echo, c, err, took)
+	live, readErr := p.readLive(ctx, kind)
+	if readErr != nil {
+		return child{}, readErr
+	}
+	isReplaced := live == nil || live.GetUID() != written.GetUID()
+	isChanged := isReplaced || live.GetResourceVersion() != written.GetResourceVersion()
+	switch {
+	case isReplaced, isChanged && took <= slowFailure:
+		return child{}, fmt.Errorf("%w: %w", errStaleChild, err)
+	case isChanged:
+		// If the child changes while a webhook hangs, the API server returns no error of the webhook.
+		err = fmt.Errorf("the API server answered late, perhaps because of a slow admission webhook: %w", err)
+	}
+	return p.rejected(kind, err, took)
 }
 
 // errStaleChild reports that the child in the cache has since been changed or deleted.
@@ -121,33 +91,30 @@ func isTransient(code int32) bool {
 	}
 }
 
+// isOverload reports whether API Priority and Fairness rejected the request: its response is a text, and
+// client-go makes an error of it. A webhook's denial is an error of the API server.
+func isOverload(err error) bool {
+	return apierrors.IsTooManyRequests(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
 // notControlled returns what to report about an object under the child's name that the Echo does
 // not control.
-func (r *EchoReconciler) notControlled(echo *echov1.Echo, c children.Kind, live client.Object, controller *metav1.OwnerReference) child {
-	if controller != nil && controller.Kind == "Echo" && controller.Name == echo.Name && isEchoGroup(controller.APIVersion) {
-		message := fmt.Sprintf("%s %s of an earlier Echo (UID %s) is being deleted", c.Name, live.GetName(), controller.UID)
+func (p *pass) notControlled(kind children.Kind, live client.Object) child {
+	controller := metav1.GetControllerOf(live)
+	if isEarlierEcho := controller != nil && controller.Kind == echoKind && controller.Name == p.echo.Name && isEchoGroup(controller.APIVersion); isEarlierEcho {
+		message := fmt.Sprintf("%s %s of an earlier Echo (UID %s) is being deleted", kind.Name, live.GetName(), controller.UID)
 		if finalizers := live.GetFinalizers(); len(finalizers) > 0 {
 			message += "; its finalizers: " + strings.Join(finalizers, ", ")
 		}
-		return child{waiting: message, recheck: r.recheckOwner(echo, c)}
+		return child{waiting: message, recheck: p.recheckOwner(kind)}
 	}
-	r.Metrics.CountConflict(c.Name)
+	p.Metrics.CountConflict(kind.Name)
 	name := "none"
 	if controller != nil {
 		name = fmt.Sprintf("%s %s, UID %s", controller.Kind, controller.Name, controller.UID)
 	}
-	return child{recheck: r.recheckOwner(echo, c), failure: &status.Failure{Reason: echov1.ReasonConflict, Message: fmt.Sprintf(
-		"%s %s exists and is not controlled by this Echo (controller: %s): delete or rename it", c.Name, live.GetName(), name)}}
-}
-
-// recheckOwner returns when to requeue the Echo. The watch does not report the deletion of an object
-// without the operator's label.
-func (r *EchoReconciler) recheckOwner(echo *echov1.Echo, c children.Kind) time.Duration {
-	t := targetOf(echo, c.Name+" of another owner")
-	if paused, _ := r.backoff.Wait(t, echo.Generation); paused > 0 {
-		return paused
-	}
-	return r.backoff.Failed(t, echo.Generation, nil)
+	return child{recheck: p.recheckOwner(kind), failure: &status.Failure{Reason: echov1.ReasonConflict, Message: fmt.Sprintf(
+		"%s %s exists and is not controlled by this Echo (controller: %s): delete or rename it", kind.Name, live.GetName(), name)}}
 }
 
 func isEchoGroup(apiVersion string) bool {
@@ -156,16 +123,9 @@ func isEchoGroup(apiVersion string) bool {
 }
 
 // mutatedByAdmission reports that admission changed fields that determine the answer.
-func mutatedByAdmission(c children.Kind, difference children.Difference) *status.Failure {
-	return &status.Failure{Reason: echov1.ReasonRejected, Message: fmt.Sprintf(
-		"%s: an admission policy or webhook changed %s, which determines the answer", c.Name, strings.Join(difference.AnswerFields, ", "))}
-}
-
-// repeatedDrift reports that an external writer changes a child again after each correction.
-func repeatedDrift(c children.Kind, correction string) *status.Failure {
-	message := c.Name + ": an external writer repeatedly changes " + correction
-	if correction == recreation {
-		message = c.Name + ": an external client repeatedly deletes it"
-	}
-	return &status.Failure{Reason: echov1.ReasonRepeatedDrift, Message: message}
+func (p *pass) mutatedByAdmission(kind children.Kind, object client.Object, difference children.Difference) child {
+	mutated := p.fail(kind, echov1.ReasonRejected, fmt.Sprintf(
+		"an admission policy or webhook changed %s, which determines the answer", strings.Join(difference.AnswerFields, ", ")))
+	mutated.object = object
+	return mutated
 }

@@ -1,7 +1,10 @@
 package controller
 
 import (
+	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -84,6 +87,8 @@ var _ = Describe("The route of an Echo", func() {
 		requests := requestsSince(since)
 		Expect(requests).To(ContainElement("create httproutes/ " + namespace + "/echo-hello"))
 		Expect(requests).NotTo(ContainElement(Or(HavePrefix("get "), HavePrefix("patch httproutes"))), "requests include a live read or a second write")
+		created := slices.Index(requests, "create httproutes/ "+namespace+"/echo-hello")
+		Expect(requests[:created]).NotTo(ContainElement(HavePrefix("update echoes/status")), "the status was written before the HTTPRoute")
 	})
 
 	rejects := "False "
@@ -171,16 +176,13 @@ var _ = Describe("The route of an Echo", func() {
 		expectRemoved(echo)
 	})
 
-	It("is created after the status notes it, so that a restarted operator finds it", func() {
-		By("creating an Echo whose HTTPRoute was created before a crash, and whose route was then removed")
+	It("is deleted by a restarted operator, if it was created before a crash and spec.route was then removed", func() {
+		By("creating an Echo whose status does not report the HTTPRoute")
 		echo := createEcho(namespace, "hello")
 		before, route := echo.DeepCopy(), routeObject(echo)
 		routed("public")(&before.Spec)
 		children.HTTPRoute(route, before)
 		Expect(admin.Create(ctx, route)).To(Succeed())
-		echo.Status.Conditions = []metav1.Condition{{Type: echov1.ConditionRouted, Status: metav1.ConditionUnknown,
-			Reason: echov1.ReasonRouteNotCreated, LastTransitionTime: metav1.Now()}}
-		Expect(admin.Status().Update(ctx, echo)).To(Succeed())
 		startOperator()
 		Eventually(komega.Get(route)).Should(MatchError(ContainSubstring("not found")))
 		expectRouted(echo, "", isReady, notDegraded)
@@ -244,17 +246,36 @@ var _ = Describe("The route of an Echo", func() {
 			`cannot list resource "httproutes" in API group "gateway.networking.k8s.io"`))
 		expectCondition(echo, echov1.ConditionAvailable, metav1.ConditionTrue, echov1.ReasonServing)
 		expectReady(createEcho(namespace, "plain", twoPods))
+		soon, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		Expect(operatorCache.WaitForCacheSync(soon)).To(BeTrue(), "the operator is not ready")
 
 		By("granting the permission")
 		restricted.grant()
 		expectRouted(echo, isAccepted, isReady, notDegraded)
+	})
+
+	It("is reported while the operator has no permission to delete it, and is then deleted", func() {
+		stop := startOperator(namespace)
+		echo := createEcho(namespace, "hello", routed("public"))
+		expectRouted(echo, isAccepted, isReady, notDegraded)
+		stop()
+		restricted := grantWithoutRoutes()
+		startOperator(namespace)
+		edit(echo, func(s *echov1.EchoSpec) { s.Route = nil })
+		expectRouted(echo, "False Rejected", "False Rejected", "True Rejected")
+
+		By("granting the permission")
+		restricted.grant()
+		expectRouted(echo, "", isReady, notDegraded)
+		Expect(komega.Get(routeObject(echo))()).To(MatchError(ContainSubstring("not found")))
 	})
 })
 
 // discoveries returns the operator's requests that read which kinds of the Gateway API exist.
 func discoveries(since int64) (requests []string) {
 	for _, event := range auditEventsSince(since) {
-		if event.RequestURI == "/apis/gateway.networking.k8s.io/v1" {
+		if path, _, _ := strings.Cut(event.RequestURI, "?"); path == "/apis/gateway.networking.k8s.io/v1" {
 			requests = append(requests, event.RequestURI)
 		}
 	}
@@ -337,8 +358,10 @@ var _ = Describe("While the API server does not serve HTTPRoutes", Ordered, func
 			Eventually(komega.Update(route, func() { route.Spec.Hostnames = nil })).Should(Succeed())
 			Eventually(komega.Object(route)).Should(HaveField("Spec.Hostnames", Not(BeEmpty())), "the operator does not watch the HTTPRoute")
 			By("removing the CRD")
+			logged := len(operatorLog.Contents())
 			uninstall(crd)
 			expectNotInstalled(echo)
+			Expect(string(operatorLog.Contents()[logged:])).NotTo(ContainSubstring(`"level":"error"`))
 			Expect(metricValue("echo_operator_drift_corrections_total", map[string]string{"kind": "Service"})).To(BeZero())
 		}
 		By("removing the route meanwhile, and installing the CRD")

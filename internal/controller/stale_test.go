@@ -10,6 +10,7 @@ import (
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
+	"github.com/kkloud-io/echo-operator/internal/informers"
 )
 
 var _ = Describe("A child of a stale Echo", func() {
@@ -22,8 +23,8 @@ var _ = Describe("A child of a stale Echo", func() {
 		expectReady(echo)
 		stop()
 
-		reconciler := &EchoReconciler{Client: operatorClient(), APIReader: operatorClient(), ServerImage: serverImage}
-		_, _, err := reconciler.reconcileChildren(ctx, stale)
+		reconciler := &EchoReconciler{Client: operatorClient(), APIReader: operatorClient(), ServerImage: serverImage, Optional: informers.NewOptional(0)}
+		err := reconciler.newPass(stale).reconcileChildren(ctx)
 		Expect(err).To(MatchError(errStaleEcho))
 		Expect(containerOf(echo).Args).To(ContainElement("-text=newer"))
 		Expect(komega.Get(budgetOf(echo))()).To(Succeed(), "the budget of the newest spec was deleted")
@@ -39,8 +40,8 @@ var _ = Describe("A child of a stale Echo", func() {
 		Eventually(komega.Get(serviceOf(echo))).ShouldNot(Succeed())
 		since := auditMark()
 
-		reconciler := &EchoReconciler{Client: operatorClient(), APIReader: operatorClient(), ServerImage: serverImage}
-		_, _, err := reconciler.reconcileChildren(ctx, echo)
+		reconciler := &EchoReconciler{Client: operatorClient(), APIReader: operatorClient(), ServerImage: serverImage, Optional: informers.NewOptional(0)}
+		err := reconciler.newPass(echo).reconcileChildren(ctx)
 		Expect(err).To(MatchError(errStaleEcho))
 		get := "get services/ " + echo.Namespace + "/echo-hello" // Once instead of the cache.
 		Expect(requestsSince(since)).To(ConsistOf(get, get, "get echoes/ "+echo.Namespace+"/hello"))

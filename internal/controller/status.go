@@ -17,11 +17,13 @@ import (
 )
 
 // withTransitionTimes adds the transition times to the conditions. A new Echo that is not Ready
-// has been so since its creation. Conditions of other types are not kept.
+// has been so since its creation, and the rollout of a newer generation starts when it is observed.
+// Conditions of other types are not kept.
 func withTransitionTimes(next echov1.EchoStatus, echo *echov1.Echo) echov1.EchoStatus {
 	var conditions []metav1.Condition
 	for _, condition := range next.Conditions {
-		if before := meta.FindStatusCondition(echo.Status.Conditions, condition.Type); before != nil {
+		before := meta.FindStatusCondition(echo.Status.Conditions, condition.Type)
+		if before != nil && !startsRollout(*before, condition) {
 			conditions = append(conditions, *before)
 		}
 		if len(echo.Status.Conditions) == 0 && condition.Type == echov1.ConditionReady && condition.Status == metav1.ConditionFalse {
@@ -33,13 +35,19 @@ func withTransitionTimes(next echov1.EchoStatus, echo *echov1.Echo) echov1.EchoS
 	return next
 }
 
+// startsRollout reports whether the condition is about the rollout of another generation than before.
+func startsRollout(before, after metav1.Condition) bool {
+	inFlight := after.Type == echov1.ConditionProgressing && after.Status == metav1.ConditionTrue
+	return inFlight && after.ObservedGeneration != before.ObservedGeneration
+}
+
 // writeStatus writes the status if it changed, and records an event and metrics. If an external
 // client changes the status repeatedly, it returns how long the next write has to wait.
 func (r *EchoReconciler) writeStatus(ctx context.Context, echo *echov1.Echo, next echov1.EchoStatus) (paused time.Duration, err error) {
 	if equality.Semantic.DeepEqual(echo.Status, next) {
 		return 0, nil
 	}
-	t := targetOf(echo, "status")
+	t := statusTarget(echo)
 	if paused, _ = r.backoff.Wait(t, echo.Generation); paused > 0 {
 		return paused, nil
 	}

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -158,7 +159,7 @@ var _ = Describe("The status in the course of time", func() {
 		Expect(admin.Create(ctx, echo)).To(Succeed())
 		expectReady(echo)
 		deployment := deploymentOf(echo)
-		Eventually(komega.Update(deployment, func() { metav1.SetMetaDataAnnotation(&deployment.ObjectMeta, "large", large["large"]) })).Should(Succeed())
+		Eventually(komega.Update(deployment, func() { metav1.SetMetaDataAnnotation(&deployment.ObjectMeta, "large", strings.Repeat("x", 200<<10)) })).Should(Succeed())
 		Expect(admin.Delete(ctx, echo)).To(Succeed())
 		expectCondition(echo, echov1.ConditionReady, metav1.ConditionFalse, echov1.ReasonTerminating)
 		Consistently(komega.Object(echo), "2s").Should(HaveField("Status.Ready", "1/1"))

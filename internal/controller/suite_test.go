@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/envtest/komega"
@@ -29,6 +30,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/kkloud-io/echo-operator/internal/children"
+	"github.com/kkloud-io/echo-operator/internal/informers"
 	"github.com/kkloud-io/echo-operator/internal/metrics"
 	"github.com/kkloud-io/echo-operator/internal/olm"
 	"github.com/kkloud-io/echo-operator/internal/status"
@@ -63,8 +65,9 @@ var (
 	// gatewayCRDs are those of the Gateway API.
 	gatewayCRDs []*apiextensionsv1.CustomResourceDefinition
 
-	// registry contains the metrics of the operator that was started last.
-	registry *prometheus.Registry
+	// registry contains the metrics of the operator that was started last, and operatorCache is its cache.
+	registry      *prometheus.Registry
+	operatorCache cache.Cache
 )
 
 func TestController(t *testing.T) {
@@ -126,14 +129,16 @@ func startOperatorUnderOLM(condition client.ObjectKey, namespaces ...string) (st
 // startChangedOperator runs the operator with other settings.
 func startChangedOperator(change func(*EchoReconciler), condition client.ObjectKey, namespaces ...string) (stop func()) {
 	registry = prometheus.NewRegistry()
+	optional := informers.NewOptional(testDiscoveryPeriod)
 	mgr, err := ctrl.NewManager(operator, ctrl.Options{
 		Scheme:         scheme,
-		Cache:          CacheOptions(namespaces),
-		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return RESTMapper(), nil },
+		Cache:          informers.CacheOptions(namespaces, optional),
+		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return informers.RESTMapper(), nil },
 		Metrics:        metricsserver.Options{BindAddress: "0"},
 		Controller:     config.Controller{SkipNameValidation: new(true)},
 	})
 	Expect(err).NotTo(HaveOccurred())
+	operatorCache = mgr.GetCache()
 	reconciler := &EchoReconciler{
 		Client:                     mgr.GetClient(),
 		APIReader:                  mgr.GetAPIReader(),
@@ -143,9 +148,8 @@ func startChangedOperator(change func(*EchoReconciler), condition client.ObjectK
 		AllowEveryNodeVerification: true,
 		// With one worker, an Echo that blocks it delays the others.
 		MaxConcurrentReconciles: 1,
-		Namespaces:              namespaces,
+		Optional:                optional,
 		Metrics:                 metrics.New(registry, "test"),
-		discoveryPeriod:         testDiscoveryPeriod,
 	}
 	change(reconciler)
 	Expect(reconciler.SetupWithManager(ctx, mgr)).To(Succeed())

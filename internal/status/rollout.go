@@ -17,8 +17,8 @@ import (
 // Source: k8s.io/kubernetes/pkg/controller/deployment/util.
 const newReplicaSetAvailable = "NewReplicaSetAvailable"
 
-// progressDeadline is the number of seconds after which a rollout that the Deployment controller
-// does not time has failed.
+// progressDeadline is the number of seconds without progress after which a rollout that the Deployment
+// controller does not time has failed.
 const progressDeadline int64 = 120
 
 // RolloutInFlight reports whether the status describes a rollout that is expected to complete
@@ -31,20 +31,20 @@ func RolloutInFlight(status echov1.EchoStatus) bool {
 // Recheck returns the number of seconds after which the status, which was computed from the
 // observation, may be outdated although no object has changed, or 0 if it remains accurate.
 func Recheck(echo *echov1.Echo, observed Observation, status echov1.EchoStatus) int64 {
-	rollout, result := rolloutRecheck(observed, status), verificationRecheck(echo, observed)
+	rollout, result := rolloutRecheck(echo, observed, status), verificationRecheck(echo, observed)
 	if rollout == 0 || result > 0 && result < rollout {
 		return result
 	}
 	return rollout
 }
 
-func rolloutRecheck(observed Observation, status echov1.EchoStatus) int64 {
+func rolloutRecheck(echo *echov1.Echo, observed Observation, status echov1.EchoStatus) int64 {
 	if _, seconds := stopping(observed); seconds > 0 && RolloutInFlight(status) {
 		return seconds
 	}
 	if RolloutInFlight(status) && isTimedByOperator(observed.Deployment) {
 		progressing := meta.FindStatusCondition(status.Conditions, echov1.ConditionProgressing)
-		return max(1, deadline(progressing, observed.Deployment)-observed.Now.Unix())
+		return max(1, deadline(echo, observed, progressing)-observed.Now.Unix())
 	}
 	degraded := meta.FindStatusCondition(status.Conditions, echov1.ConditionDegraded)
 	if degraded != nil && degraded.Reason == echov1.ReasonCrashLooping {
@@ -93,14 +93,14 @@ func stopping(observed Observation) (pods int, seconds int64) {
 // deletionLag is the number of seconds after which the cache has the deletions that completed a rollout.
 const deletionLag int64 = 3
 
-// IsRolledOut reports whether every child is written, every pod was available at least once in this generation
+// IsRolledOut reports whether every child but the verifier is written, every pod was available at least once in this generation
 // of the Echo, and clients reach no pod of an earlier spec any more.
 func IsRolledOut(echo *echov1.Echo, observed Observation) bool {
 	pods, _ := stopping(observed)
 	return isUpdated(echo, observed) && pods == 0
 }
 
-// isUpdated reports whether every child is written, no pod of an earlier spec is left that is not being deleted, and
+// isUpdated reports whether every child but the verifier is written, no pod of an earlier spec is left that is not being deleted, and
 // every pod was available at least once in this generation of the Echo.
 func isUpdated(echo *echov1.Echo, observed Observation) bool {
 	progressing := deploymentCondition(observed.Deployment, appsv1.DeploymentProgressing)
@@ -145,17 +145,17 @@ func deadlineExceeded(echo *echov1.Echo, observed Observation) *Failure {
 		return nil
 	}
 	inFlight := previousProgressing(echo, metav1.ConditionTrue, echov1.ReasonRollingOut)
-	if inFlight != nil && observed.Now.Unix() >= deadline(inFlight, observed.Deployment) ||
+	if inFlight != nil && observed.Now.Unix() >= deadline(echo, observed, inFlight) ||
 		previousProgressing(echo, metav1.ConditionFalse, echov1.ReasonProgressDeadlineExceeded) != nil {
 		return &Failure{
 			Reason:  echov1.ReasonProgressDeadlineExceeded,
-			Message: fmt.Sprintf("The rollout did not complete within %d seconds: %s", progressDeadline, progress(echo, observed)),
+			Message: fmt.Sprintf("The rollout made no progress for %d seconds: %s", progressDeadline, progress(echo, observed)),
 		}
 	}
 	return nil
 }
 
-// isTimedByOperator reports whether the operator limits the duration of a rollout. The Deployment
+// isTimedByOperator reports whether the operator times a rollout. The Deployment
 // controller limits the rollout of a new pod template, but not a scale-up, and it limits nothing
 // while the Deployment does not exist.
 func isTimedByOperator(deployment *appsv1.Deployment) bool {
@@ -166,13 +166,34 @@ func isTimedByOperator(deployment *appsv1.Deployment) bool {
 	return isCurrent(deployment) && (c == nil || c.Status != corev1.ConditionTrue || c.Reason == newReplicaSetAvailable)
 }
 
-// deadline returns the time, in seconds, at which a rollout that is in flight has failed.
-func deadline(progressing *metav1.Condition, deployment *appsv1.Deployment) int64 {
+// deadline returns the time, in seconds, at which a rollout that is in flight has failed: two minutes after
+// its last progress. A pod that is ready again and again makes no progress, so the time is over after two
+// minutes for each replica in any case.
+//
+//	start                 a pod is ready         another one
+//	|--------- 80 s ---------|------- 100 s -------|--------------- 120 s ---------------| failed
+func deadline(echo *echov1.Echo, observed Observation, progressing *metav1.Condition) int64 {
 	start := progressing.LastTransitionTime.Unix()
-	if c := deploymentCondition(deployment, appsv1.DeploymentProgressing); c != nil {
+	if c := deploymentCondition(observed.Deployment, appsv1.DeploymentProgressing); c != nil {
 		start = max(start, c.LastUpdateTime.Unix())
 	}
-	return start + progressDeadline
+	progress := max(start, lastReady(observed.Pods))
+	return min(progress+progressDeadline, start+int64(echo.Spec.Replicas)*progressDeadline)
+}
+
+// lastReady returns the time, in seconds, at which the last of the ready pods became ready, or 0.
+func lastReady(pods []corev1.Pod) (last int64) {
+	for i := range pods {
+		if isFinished(&pods[i]) {
+			continue
+		}
+		for _, c := range pods[i].Status.Conditions {
+			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+				last = max(last, c.LastTransitionTime.Unix())
+			}
+		}
+	}
+	return last
 }
 
 // previousProgressing returns the Echo's condition Progressing if it has the status and the reason

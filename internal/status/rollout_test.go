@@ -70,7 +70,7 @@ func TestScaleUpIsInFlightUntilEveryPodWasAvailableOrItsTimeIsOver(t *testing.T)
 		"without a status, one pod is available":        {newEcho(), deployment(2, 2, 1, 1), inFlight, progressDeadline},
 		"after another generation":                      {earlier, deployment(2, 2, 1, 1), inFlight, progressDeadline},
 		"after another generation that failed":          {earlierFailed, deployment(2, 2, 1, 1), inFlight, progressDeadline},
-		"after another generation in flight":            {earlierInFlight, deployment(2, 2, 1, 1), inFlight, 1},
+		"after another generation in flight":            {earlierInFlight, deployment(2, 2, 1, 1), inFlight, progressDeadline},
 		"while the ReplicaSet creates pods":             {rolling(10), deployment(1, 1, 1, 1), inFlight, 110},
 		"one second before its time is over":            {rolling(119), deployment(2, 2, 1, 1), inFlight, 1},
 		"when its time is over":                         {rolling(120), deployment(2, 2, 1, 1), exceeded, 0},
@@ -92,14 +92,60 @@ func TestScaleUpIsInFlightUntilEveryPodWasAvailableOrItsTimeIsOver(t *testing.T)
 			if got := reasons(status); got != test.want {
 				t.Errorf("conditions = %s, want %s", got, test.want)
 			}
-			// The status of an unchanged condition keeps its transition time.
+			// A condition of an earlier generation, or with another status, gets a new transition time.
 			progressing := meta.FindStatusCondition(status.Conditions, echov1.ConditionProgressing)
 			progressing.LastTransitionTime = now
-			if before := meta.FindStatusCondition(test.echo.Status.Conditions, echov1.ConditionProgressing); before != nil && before.Status == progressing.Status {
+			if before := meta.FindStatusCondition(test.echo.Status.Conditions, echov1.ConditionProgressing); before != nil && before.Status == progressing.Status && before.ObservedGeneration == progressing.ObservedGeneration {
 				progressing.LastTransitionTime = before.LastTransitionTime
 			}
 			if got := Recheck(test.echo, observed, status); got != test.recheck {
 				t.Errorf("Recheck = %d, want %d", got, test.recheck)
+			}
+		})
+	}
+}
+
+func TestScaleUpFailsTwoMinutesAfterItsLastProgress(t *testing.T) {
+	ready := func(secondsAgo int64) corev1.Pod {
+		return corev1.Pod{ObjectMeta: named("p"), Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
+			{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Unix(now.Unix()-secondsAgo, 0)},
+		}}}
+	}
+	notReady := ready(1)
+	notReady.Status.Conditions[0].Status = corev1.ConditionFalse
+	deleted := ready(1)
+	deleted.DeletionTimestamp = new(metav1.Unix(now.Unix()+3600, 0))
+
+	for name, test := range map[string]struct {
+		replicas int32
+		started  int64 // seconds ago
+		pods     []corev1.Pod
+		// left is the number of seconds that are left, or 0.
+		left int64
+	}{
+		"pods become ready steadily":                     {5, 150, []corev1.Pod{ready(500), ready(110), ready(70), ready(30)}, 90},
+		"no pod has become ready for two minutes":        {5, 240, []corev1.Pod{ready(500), ready(160), ready(120)}, 0},
+		"every ready pod was ready before it started":    {5, 110, []corev1.Pod{ready(500)}, 10},
+		"a pod is no longer ready":                       {5, 119, []corev1.Pod{ready(500), notReady}, 1},
+		"a ready pod is being deleted":                   {5, 119, []corev1.Pod{ready(500), deleted}, 1},
+		"pods become ready repeatedly for four minutes":  {2, 239, []corev1.Pod{ready(1), ready(2)}, 1},
+		"pods have become ready repeatedly for too long": {2, 240, []corev1.Pod{ready(1), ready(2)}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			echo := newEcho()
+			echo.Spec.Replicas = test.replicas
+			echo = withProgressing(echo, metav1.ConditionTrue, echov1.ReasonRollingOut, test.started)
+			observed := Observation{
+				Deployment: deployment(test.replicas, test.replicas, 1, 1), Service: &corev1.Service{}, Pods: test.pods, Now: now,
+			}
+			status := Of(echo, observed)
+			progressing := meta.FindStatusCondition(status.Conditions, echov1.ConditionProgressing)
+			progressing.LastTransitionTime = echo.Status.Conditions[0].LastTransitionTime
+			if got, want := progressing.Status == metav1.ConditionTrue, test.left > 0; got != want {
+				t.Errorf("Progressing = %s %s, want True: %t", progressing.Status, progressing.Reason, want)
+			}
+			if got := Recheck(echo, observed, status); got != test.left {
+				t.Errorf("Recheck = %d, want %d", got, test.left)
 			}
 		})
 	}
@@ -158,9 +204,9 @@ func TestEchoIsReadyAfterPodsOfEarlierSpecsHaveStopped(t *testing.T) {
 func TestExceededDeadlineNamesTheProgress(t *testing.T) {
 	echo := withProgressing(newEcho(), metav1.ConditionTrue, echov1.ReasonRollingOut, 120)
 	for want, observed := range map[string]Observation{
-		"The rollout did not complete within 120 seconds: 2 of 2 pods run the newest spec, 1 are available": {Deployment: deployment(2, 2, 1, 1), Service: &corev1.Service{}},
-		"The rollout did not complete within 120 seconds: 0 of 2 pods run the newest spec, 0 are available": {Service: &corev1.Service{}},
-		"The rollout did not complete within 120 seconds: one is being deleted; so is two":                  {Waiting: []string{"one is being deleted", "so is two"}},
+		"The rollout made no progress for 120 seconds: 2 of 2 pods run the newest spec, 1 are available": {Deployment: deployment(2, 2, 1, 1), Service: &corev1.Service{}},
+		"The rollout made no progress for 120 seconds: 0 of 2 pods run the newest spec, 0 are available": {Service: &corev1.Service{}},
+		"The rollout made no progress for 120 seconds: one is being deleted; so is two":                  {Waiting: []string{"one is being deleted", "so is two"}},
 	} {
 		observed.Now = now
 		status := Of(echo, observed)

@@ -10,10 +10,9 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
 )
 
-func (r *EchoReconciler) remove(context.Context, *echov1.Echo, children.Kind, client.Object) (child, error) {
+func (p *pass) remove(context.Context, children.Kind, client.Object) (child, error) {
 	return child{}, nil
 }

@@ -5,6 +5,9 @@
 
 package controller
 
-import echov1 "github.com/kkloud-io/echo-operator/api/v1"
+import (
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/children"
+)
 
-func accepted(*echov1.Echo, string) *echov1.OverriddenChild { return nil }
+func (p *pass) accepted(children.Kind) *echov1.OverriddenChild { return nil }

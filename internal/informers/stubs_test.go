@@ -1,4 +1,4 @@
-package controller
+package informers
 
 import (
 	"reflect"
@@ -17,7 +17,7 @@ import (
 func cachedDeployment(change func(*appsv1.Deployment)) *appsv1.Deployment {
 	echo := &echov1.Echo{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "hello", UID: "1"}, Spec: echov1.EchoSpec{Message: "hello"}}
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: children.Name(echo), UID: "2", ResourceVersion: "3"}}
-	children.Deployment(deployment, echo, serverImage)
+	children.Deployment(deployment, echo, inputs.ServerImage)
 	deployment.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "echo-operator"}}
 	change(deployment)
 	return deployment
@@ -52,7 +52,7 @@ func TestCacheKeepsChildrenAndReducesOtherObjectsToStubs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			slim := slimDeployment(cachedDeployment(c.change))
-			if isStub(slim) != c.stub || len(slim.Spec.Template.Spec.Containers) == 0 != c.stub {
+			if IsStub(slim) != c.stub || len(slim.Spec.Template.Spec.Containers) == 0 != c.stub {
 				t.Errorf("cached object = %v, want a stub: %t", slim, c.stub)
 			}
 			if owner := metav1.GetControllerOf(slim); (owner != nil) != c.hasOwner || owner != nil && owner.UID != "1" {

@@ -1,0 +1,56 @@
+package controller
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/informers"
+	"github.com/kkloud-io/echo-operator/internal/testing/controlplane"
+)
+
+func TestAnOverloadOfTheAPIServerIsNotReported(t *testing.T) {
+	for name, test := range map[string]struct {
+		respond  http.HandlerFunc
+		reported bool
+	}{
+		"API Priority and Fairness rejects the write": {respond: func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "Too many requests, please try again later.", http.StatusTooManyRequests)
+		}},
+		"a webhook denies the write": {reported: true, respond: func(w http.ResponseWriter, _ *http.Request) {
+			denial := apierrors.NewTooManyRequests(`admission webhook "a" denied the request`, 1).Status()
+			denial.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusTooManyRequests)
+			_ = json.NewEncoder(w).Encode(denial) // A broken response fails the test.
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(test.respond)
+			t.Cleanup(server.Close)
+			direct, err := client.New(&rest.Config{Host: server.URL}, client.Options{Scheme: controlplane.Scheme(), Mapper: informers.RESTMapper()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			denied := direct.Create(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "echo-hello"}})
+			p, reported := (&EchoReconciler{}).newPass(&echov1.Echo{}), false
+			for range 2 * maxTransient {
+				result, err := p.rejected(kindOf("Service"), denied, 0)
+				if reported = result.failure != nil; !reported && err == nil {
+					t.Fatalf("error = nil, want %v", denied)
+				}
+			}
+			if reported != test.reported {
+				t.Errorf("%v after %d attempts: reported = %t, want %t", denied, 2*maxTransient, reported, test.reported)
+			}
+		})
+	}
+}

@@ -1,0 +1,126 @@
+package controller
+
+import (
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/children"
+	"github.com/kkloud-io/echo-operator/internal/informers"
+	"github.com/kkloud-io/echo-operator/internal/status"
+)
+
+const echoKind = "Echo"
+
+// echoOf returns the Echo to which an object belongs: itself, or that of a child.
+func echoOf(kind string, object client.Object) (echo types.NamespacedName, found bool) {
+	if kind == echoKind {
+		return client.ObjectKeyFromObject(object), true
+	}
+	return ownerByName(object)
+}
+
+// ignoreInitialList drops the create events of objects that existed before the operator started.
+// The operator reconciles every Echo once at its start anyway, and its children with it.
+var ignoreInitialList = predicate.Funcs{
+	CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList },
+}
+
+// ignoreBudgetStatus drops the events of changes of a PodDisruptionBudget's status, which every start of
+// a pod causes. The cache does not contain that status.
+var ignoreBudgetStatus = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		old, is := e.ObjectOld.(*policyv1.PodDisruptionBudget)
+		if !is || informers.IsStub(e.ObjectNew) {
+			return true
+		}
+		before := old.DeepCopy()
+		before.ResourceVersion = e.ObjectNew.GetResourceVersion()
+		return !equality.Semantic.DeepEqual(before, e.ObjectNew)
+	},
+}
+
+// hasNewSpec reports whether the status does not yet report about the newest spec of the Echo. After a start
+// of the operator, such an Echo does not wait until all others have been reconciled.
+func (r *EchoReconciler) hasNewSpec(ctx context.Context, name types.NamespacedName) bool {
+	var echo echov1.Echo
+	err := r.Client.Get(ctx, name, &echo, client.UnsafeDisableDeepCopy)
+	return err == nil && echo.Status.ObservedGeneration != echo.Generation
+}
+
+// echoOfChild returns the Echo to which an object with its name belongs. Its owner reference and
+// its labels may be missing.
+func echoOfChild(_ context.Context, child client.Object) []reconcile.Request {
+	echo, found := ownerByName(child)
+	if !found {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: echo}}
+}
+
+func ownerByName(child client.Object) (echo types.NamespacedName, found bool) {
+	name, found := children.EchoName(child.GetName())
+	return types.NamespacedName{Namespace: child.GetNamespace(), Name: name}, found
+}
+
+// routedEchoes returns the Echoes whose status depends on the optional kind.
+func (r *EchoReconciler) routedEchoes(ctx context.Context) (requests []reconcile.Request) {
+	var echoes echov1.EchoList
+	if err := r.Client.List(ctx, &echoes, client.UnsafeDisableDeepCopy); err != nil {
+		return nil // Only before the first sync of the cache, or at the end of the manager.
+	}
+	for i := range echoes.Items {
+		if echo := &echoes.Items[i]; echo.Spec.Route != nil || isRouted(echo) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(echo)})
+		}
+	}
+	return requests
+}
+
+func echoOfPod(_ context.Context, pod client.Object) (requests []reconcile.Request) {
+	for _, label := range []string{children.EchoLabel, children.VerifiesLabel} {
+		if name := pod.GetLabels()[label]; name != "" {
+			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: pod.GetNamespace(), Name: name}})
+		}
+	}
+	return requests
+}
+
+// podChanged passes only pod events that change the failure of the pod, or which containers of
+// a verifier's pod fail, and the end of a server's pod, which Ready waits for. All other changes of pods also
+// change the status of their Deployment or DaemonSet.
+var podChanged = predicate.Funcs{
+	CreateFunc: func(e event.CreateEvent) bool { return fails(e.Object) },
+	DeleteFunc: func(e event.DeleteEvent) bool {
+		return e.Object.GetLabels()[children.EchoLabel] != "" || fails(e.Object)
+	},
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		failureBefore, containersBefore := podFailure(e.ObjectOld)
+		failure, containers := podFailure(e.ObjectNew)
+		return !equality.Semantic.DeepEqual(failureBefore, failure) || !slices.Equal(containersBefore, containers)
+	},
+}
+
+func fails(pod client.Object) bool {
+	failure, containers := podFailure(pod)
+	return failure != nil || len(containers) > 0
+}
+
+// podFailure returns the failure of a pod and, for one of a verifier, the containers that fail.
+func podFailure(object client.Object) (failure *status.Failure, containers []string) {
+	pod := object.(*corev1.Pod)
+	if pod.Labels[children.VerifiesLabel] != "" {
+		containers = status.FailingContainers(pod)
+	}
+	return status.PodFailure(pod, metav1.Now()), containers
+}

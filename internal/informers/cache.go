@@ -1,0 +1,58 @@
+// Package informers fills the cache of the manager. A cache of everything would use memory for each object of the
+// cluster, so it has only the objects with the operator's label, without the fields that the operator does not use.
+// And a cluster may not serve a kind, or serve it only later, so the cache has an informer of it only meanwhile.
+package informers
+
+import (
+	"unique"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/children"
+)
+
+// CacheOptions limits the cache to the given namespaces (none means all) and to objects with the
+// operator's label, so that other Deployments, Services and pods use no memory. Users can set that
+// label, so objects that are not children are reduced to stubs.
+func CacheOptions(namespaces []string, optional *Optional) cache.Options {
+	managed := labels.SelectorFromSet(labels.Set{children.ManagedByLabel: children.ManagedBy})
+	options := cache.Options{
+		ReaderFailOnMissingInformer: true,
+		ByObject: map[client.Object]cache.ByObject{
+			&echov1.Echo{}: {Transform: slimEcho},
+			&corev1.Pod{}:  {Label: managed, Transform: slimPod},
+		},
+		NewInformer: optional.newInformer,
+	}
+	for _, kind := range children.DifferentObjectKinds() {
+		options.ByObject[kind.New()] = cache.ByObject{Label: managed, Transform: func(object any) (any, error) {
+			return slimChild(kind, object), nil
+		}}
+	}
+	for _, namespace := range namespaces {
+		if options.DefaultNamespaces == nil {
+			options.DefaultNamespaces = map[string]cache.Config{}
+		}
+		options.DefaultNamespaces[namespace] = cache.Config{}
+	}
+	return options
+}
+
+// slimEcho removes metadata that the operator does not use, and shares the texts of conditions, which
+// are equal in most Echoes. A write of the status does not change metadata.
+func slimEcho(object any) (any, error) {
+	if echo, ok := object.(*echov1.Echo); ok {
+		echo.ManagedFields, echo.Labels, echo.Annotations = nil, nil, nil
+		for i := range echo.Status.Conditions {
+			c := &echo.Status.Conditions[i]
+			for _, text := range []*string{&c.Type, (*string)(&c.Status), &c.Reason, &c.Message} {
+				*text = unique.Make(*text).Value()
+			}
+		}
+	}
+	return object, nil
+}

@@ -1,0 +1,95 @@
+package informers
+
+import (
+	"encoding/json"
+	"math"
+	"slices"
+	"unique"
+
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/kkloud-io/echo-operator/internal/children"
+)
+
+// maxCachedSize is the maximum size of a cached child in bytes. Children of the default server are
+// smaller, also with the longest message and pod settings.
+const maxCachedSize = 160 << 10
+
+// slimChild reduces the memory of a cached object: a child shares values with the others, and any
+// other object becomes a stub.
+func slimChild(kind children.Kind, cached any) any {
+	object, ok := cached.(client.Object)
+	if !ok {
+		return cached // The last known state of a deleted object, which is slim already.
+	}
+	object.SetManagedFields(nil)
+	switch o := cached.(type) {
+	case *gatewayv1.HTTPRoute:
+		slimRoute(o)
+	case *policyv1.PodDisruptionBudget:
+		o.Status = policyv1.PodDisruptionBudgetStatus{}
+	}
+	if !isChild(object) || size(object) > maxCachedSize {
+		return stub(kind, object)
+	}
+	children.ShareMeta(object)
+	children.Share(object)
+	return cached
+}
+
+// size returns the size of an object in bytes, or a larger number.
+func size(object client.Object) int {
+	if sized, ok := object.(interface{ Size() int }); ok {
+		return sized.Size()
+	}
+	encoding, err := json.Marshal(object)
+	if err != nil {
+		return math.MaxInt
+	}
+	return len(encoding)
+}
+
+// maxAnswer is the maximum number of characters of a parent's message in the cache.
+const maxAnswer = 512
+
+// slimRoute reduces the answers of parents, which are text of third parties, to what the status needs.
+func slimRoute(route *gatewayv1.HTTPRoute) {
+	for i := range route.Status.Parents {
+		parent := &route.Status.Parents[i]
+		parent.Conditions = slices.DeleteFunc(parent.Conditions, func(c metav1.Condition) bool {
+			return c.Type != string(gatewayv1.RouteConditionAccepted) && c.Type != string(gatewayv1.RouteConditionResolvedRefs)
+		})
+		for j := range parent.Conditions {
+			parent.Conditions[j].Message = shorten(parent.Conditions[j].Message, maxAnswer)
+		}
+	}
+}
+
+// isChild reports whether the object may be a child: at most two objects of a kind are, for each Echo.
+func isChild(object client.Object) bool {
+	name, found := children.EchoName(object.GetName())
+	if controller := metav1.GetControllerOf(object); controller != nil {
+		return found && controller.Kind == "Echo" && controller.Name == name
+	}
+	return found && object.GetLabels()[children.EchoLabel] == name
+}
+
+// stub reduces an object to what identifies it. Users can create many of them, so a stub uses as
+// little memory as possible: it has a controller only if it is a child, which is too large.
+func stub(kind children.Kind, object client.Object) client.Object {
+	reduced := client.Object(kind.New())
+	reduced.SetNamespace(unique.Make(object.GetNamespace()).Value())
+	reduced.SetName(object.GetName())
+	reduced.SetResourceVersion(object.GetResourceVersion())
+	reduced.SetDeletionTimestamp(object.GetDeletionTimestamp())
+	if controller := metav1.GetControllerOf(object); controller != nil && isChild(object) {
+		reduced.SetOwnerReferences([]metav1.OwnerReference{*controller})
+	}
+	return reduced
+}
+
+// IsStub reports whether an object of the cache is a stub: all other objects have the operator's label.
+func IsStub(object client.Object) bool { return len(object.GetLabels()) == 0 }

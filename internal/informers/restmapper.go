@@ -1,0 +1,33 @@
+package informers
+
+import (
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/children"
+)
+
+// RESTMapper maps the kinds that the operator uses without discovery. So the setup makes no API
+// calls, and only the cache waits for an unavailable API server or a missing CRD.
+func RESTMapper() meta.RESTMapper {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	add := func(kind string, resource schema.GroupVersionResource) {
+		version := resource.GroupVersion()
+		singular := version.WithResource(strings.ToLower(kind))
+		for _, name := range []string{kind, kind + "List"} {
+			mapper.AddSpecific(version.WithKind(name), resource, singular, meta.RESTScopeNamespace)
+		}
+	}
+	add("Echo", echov1.GroupVersion.WithResource("echoes"))
+	add("Pod", corev1.SchemeGroupVersion.WithResource("pods"))
+	add("ReplicaSet", appsv1.SchemeGroupVersion.WithResource("replicasets"))
+	for _, kind := range children.DifferentObjectKinds() {
+		add(kind.ObjectKind, kind.Resource)
+	}
+	return mapper
+}
