@@ -29,7 +29,7 @@ func (r *EchoReconciler) ifServed(reconcile reconcileFunc) reconcileFunc {
 		case missing == nil:
 			return reconcile(ctx, echo, c, in)
 		case hasNone:
-			return child{}, nil // Otherwise, the first list of the kind reconciles the Echo.
+			return child{}, nil // If there is one, it reconciles the Echo when the cache contains the kind.
 		case isNotServed:
 			return child{notServed: true, recheck: r.Optional.Period}, nil
 		case errors.Is(missing, informers.ErrNotYet):
@@ -41,7 +41,7 @@ func (r *EchoReconciler) ifServed(reconcile reconcileFunc) reconcileFunc {
 	}
 }
 
-// isNotCached reports that the cache does not contain the optional kind yet, or no longer.
+// isNotCached reports whether the error means that the cache does not contain the optional kind yet, or no longer.
 func isNotCached(err error) bool {
 	return errors.Is(err, informers.ErrNotYet) || errors.As(err, new(*cache.ErrResourceNotCached))
 }
