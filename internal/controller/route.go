@@ -28,7 +28,8 @@ func (p *pass) reconcileRoute(ctx context.Context, kind children.Kind) error {
 	return err
 }
 
-// reportMissingKind reports why the cache does not contain the kind. The first list of the kind reconciles the Echo.
+// reportMissingKind reports why the cache does not contain the kind. If there is an HTTPRoute,
+// it reconciles the Echo when the cache contains the kind.
 func (p *pass) reportMissingKind(kind children.Kind, missing error) error {
 	isNotServed := errors.Is(missing, informers.ErrNotServed)
 	hasNone := !kind.Wanted(p.echo) && (isNotServed || !isRouted(p.echo))

@@ -37,7 +37,7 @@ func (e *Environment) Await(ctx context.Context, timeout time.Duration, conditio
 
 // AwaitWatches waits until the operator behind the proxy has all its watches.
 func (e *Environment) AwaitWatches(ctx context.Context, timeout time.Duration, p *proxy.Proxy, failed func() error) error {
-	want := len(kinds.WatchedAtStart())
+	want := len(kinds.Watched())
 	return e.Await(ctx, timeout, "operator watches all resources", func(context.Context) error {
 		if n := p.Watches(); n < want {
 			return fmt.Errorf("operator: %d of %d watches are open", n, want)

@@ -83,13 +83,6 @@ func Watched() []string {
 	return append(resources, pods)
 }
 
-// WatchedAtStart returns the resources that an operator watches even if no Echo needs them.
-func WatchedAtStart() []string {
-	return slices.DeleteFunc(Watched(), func(resource string) bool {
-		return slices.ContainsFunc(children.Kinds, func(kind children.Kind) bool { return kind.OptionalAPI && kind.Resource.Resource == resource })
-	})
-}
-
 // IsWritten reports whether an operator writes the resource to reconcile an Echo. Leases, events
 // and reviews do not belong to an Echo.
 func IsWritten(resource string) bool {
