@@ -119,6 +119,22 @@ var _ = Describe("The status in the course of time", func() {
 		expectReady(echo)
 	})
 
+	It("of a second scale-up has its own two minutes", func() {
+		echo := createEcho(namespace, "hello", func(s *echov1.EchoSpec) { s.Image = controlplane.NeverReady })
+		becomeReady(echo, 1)
+		expectReady(echo)
+		edit(echo, func(s *echov1.EchoSpec) { s.Replicas = 2 })
+		expectCondition(echo, echov1.ConditionProgressing, metav1.ConditionTrue, echov1.ReasonRollingOut)
+		past := metav1.NewTime(time.Now().Add(-100 * time.Second))
+		progressing := func() *metav1.Condition {
+			return meta.FindStatusCondition(echo.Status.Conditions, echov1.ConditionProgressing)
+		}
+		Eventually(komega.UpdateStatus(echo, func() { progressing().LastTransitionTime = past })).Should(Succeed())
+		edit(echo, func(s *echov1.EchoSpec) { s.Replicas = 3 })
+		expectCondition(echo, echov1.ConditionProgressing, metav1.ConditionTrue, echov1.ReasonRollingOut)
+		Expect(progressing().LastTransitionTime.Time).To(BeTemporally(">", past.Add(90*time.Second)))
+	})
+
 	It("reports a crash loop for ten minutes after the last crash, with the reason of the kubelet", func() {
 		echo := createEcho(namespace, "hello", twoPods)
 		expectReady(echo)
