@@ -85,7 +85,6 @@ func Of(echo *echov1.Echo, observed Observation) echov1.EchoStatus {
 // verification, Routed and Verified.
 func conditions(echo *echov1.Echo, observed Observation, pods appsv1.DeploymentStatus) []metav1.Condition {
 	available := availableCondition(echo, observed, pods)
-	degraded := condition(echov1.ConditionDegraded, metav1.ConditionFalse, echov1.ReasonAsExpected, "No failure observed")
 	others := []metav1.Condition{overriddenCondition(observed.Overridden)}
 	var routed, verified *metav1.Condition
 	if observed.Route != nil {
@@ -102,50 +101,78 @@ func conditions(echo *echov1.Echo, observed Observation, pods appsv1.DeploymentS
 			condition(echov1.ConditionReady, metav1.ConditionFalse, echov1.ReasonTerminating, "%s", message),
 			available,
 			condition(echov1.ConditionProgressing, metav1.ConditionFalse, echov1.ReasonTerminating, "%s", message),
-			degraded,
+			degradedCondition(nil),
 		}, others...)
 	}
+	failure := failureOf(echo, observed, routed, verified)
+	degradation := failure
+	if degradation == nil && IsRolledOut(echo, observed) {
+		degradation = rejectedVerifier(observed)
+	}
+	progressing := progressingCondition(echo, observed, failure)
+	ready := readyCondition(echo, observed, failure, progressing, available, routed, verified)
+	return append([]metav1.Condition{ready, available, progressing, degradedCondition(degradation)}, others...)
+}
 
-	rolledOut := IsRolledOut(echo, observed)
-	var failure *Failure
-	if serves(echo, observed) {
-		failure = routeFailure(routed)
-	} else {
+// failureOf returns why the Echo is not Ready until somebody acts, or nil.
+func failureOf(echo *echov1.Echo, observed Observation, routed, verified *metav1.Condition) *Failure {
+	failure := routeFailure(routed)
+	if !serves(echo, observed) {
 		failure = mostSevere(echo, observed)
 	}
-	if failure == nil && rolledOut {
-		failure = verificationFailure(verified)
+	if failure != nil || !IsRolledOut(echo, observed) {
+		return failure
 	}
-	if rejected := rejectedVerifier(observed); failure == nil && rolledOut && rejected != nil {
-		degraded = condition(echov1.ConditionDegraded, metav1.ConditionTrue, rejected.Reason, "%s", rejected.Message)
-		if !remainsReady(echo, observed, routed) {
-			failure = rejected
-		}
+	if failure := verificationFailure(verified); failure != nil {
+		return failure
 	}
+	if remainsReady(echo, observed, routed) {
+		return nil
+	}
+	return rejectedVerifier(observed)
+}
 
-	progressing := condition(echov1.ConditionProgressing, metav1.ConditionFalse, echov1.ReasonRolledOut, "Every pod runs the newest spec")
+func degradedCondition(failure *Failure) metav1.Condition {
+	if failure == nil {
+		return condition(echov1.ConditionDegraded, metav1.ConditionFalse, echov1.ReasonAsExpected, "No failure observed")
+	}
+	return condition(echov1.ConditionDegraded, metav1.ConditionTrue, failure.Reason, "%s", failure.Message)
+}
+
+func progressingCondition(echo *echov1.Echo, observed Observation, failure *Failure) metav1.Condition {
 	switch {
 	case failure != nil && failure.Reason == echov1.ReasonProgressDeadlineExceeded:
-		progressing = condition(echov1.ConditionProgressing, metav1.ConditionFalse, failure.Reason, "%s", failure.Message)
-	case !rolledOut:
-		progressing = condition(echov1.ConditionProgressing, metav1.ConditionTrue, echov1.ReasonRollingOut, "%s", progress(echo, observed))
+		return condition(echov1.ConditionProgressing, metav1.ConditionFalse, failure.Reason, "%s", failure.Message)
+	case !IsRolledOut(echo, observed):
+		return condition(echov1.ConditionProgressing, metav1.ConditionTrue, echov1.ReasonRollingOut, "%s", progress(echo, observed))
+	default:
+		return condition(echov1.ConditionProgressing, metav1.ConditionFalse, echov1.ReasonRolledOut, "Every pod runs the newest spec")
 	}
+}
 
-	ready := condition(echov1.ConditionReady, metav1.ConditionTrue, echov1.ReasonReady, "Every pod serves the newest spec")
+// readyCondition returns the summary of the failure and of the other conditions: the first that is not as it should be.
+func readyCondition(
+	echo *echov1.Echo, observed Observation, failure *Failure, progressing, available metav1.Condition, routed, verified *metav1.Condition,
+) metav1.Condition {
+	notReady := func(reason, message string) metav1.Condition {
+		return condition(echov1.ConditionReady, metav1.ConditionFalse, reason, "%s", message)
+	}
+	isUnrouted := routed != nil && routed.Status != metav1.ConditionTrue
+	isUnverified := verified != nil && verified.Status != metav1.ConditionTrue && !wasReady(echo)
 	switch {
 	case failure != nil:
-		ready = condition(echov1.ConditionReady, metav1.ConditionFalse, failure.Reason, "%s", failure.Message)
-		degraded = condition(echov1.ConditionDegraded, metav1.ConditionTrue, failure.Reason, "%s", failure.Message)
-	case !rolledOut:
-		ready = condition(echov1.ConditionReady, metav1.ConditionFalse, progressing.Reason, "%s", progressing.Message)
+		return notReady(failure.Reason, failure.Message)
+	case !IsRolledOut(echo, observed):
+		return notReady(progressing.Reason, progressing.Message)
 	case !allAvailable(echo, observed.Deployment):
-		ready = condition(echov1.ConditionReady, metav1.ConditionFalse, echov1.ReasonPodsNotReady, "%s", available.Message)
-	case routed != nil && routed.Status != metav1.ConditionTrue:
-		ready = condition(echov1.ConditionReady, metav1.ConditionFalse, routed.Reason, "%s", routed.Message)
-	case verified != nil && verified.Status != metav1.ConditionTrue && !wasReady(echo):
-		ready = condition(echov1.ConditionReady, metav1.ConditionFalse, verified.Reason, "%s", verified.Message)
+		return notReady(echov1.ReasonPodsNotReady, available.Message)
+	case isUnrouted:
+		return notReady(routed.Reason, routed.Message)
+	case isUnverified:
+		return notReady(verified.Reason, verified.Message)
+	default:
+		return condition(echov1.ConditionReady, metav1.ConditionTrue, echov1.ReasonReady, "Every pod serves the newest spec")
 	}
-	return append([]metav1.Condition{ready, available, progressing, degraded}, others...)
 }
 
 func availableCondition(echo *echov1.Echo, observed Observation, pods appsv1.DeploymentStatus) metav1.Condition {
