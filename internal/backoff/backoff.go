@@ -79,6 +79,14 @@ func (b *Backoff[R]) Pause(t Target) time.Duration {
 	return 0
 }
 
+// HasFailed reports whether the last write of a target has failed recently.
+func (b *Backoff[R]) HasFailed(t Target) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := b.entries[t]
+	return e != nil && (e.uncertain || e.report != nil) && !e.expired(time.Now())
+}
+
 // Failed notes a failed write, and returns the pause before the next.
 func (b *Backoff[R]) Failed(t Target, generation int64, report *R) time.Duration {
 	b.mu.Lock()

@@ -89,6 +89,29 @@ func TestFailuresThatAreRepeatedSlowlyCount(t *testing.T) {
 	})
 }
 
+func TestOnlyARecentFailureCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b Backoff[string]
+		check := func(when string, want bool) {
+			t.Helper()
+			if got := b.HasFailed(target); got != want {
+				t.Errorf("%s: HasFailed = %t, want %t", when, got, want)
+			}
+		}
+		check("at first", false)
+		b.FailedUncertainly(target, 1)
+		time.Sleep(Max)
+		check("before the next attempt", true)
+		time.Sleep(2 * Max)
+		check("long after", false)
+		b.FailedUncertainly(target, 1)
+		b.Succeeded(target, 1, 3)
+		check("after a success", false)
+		b.Failed(target, 1, new(string))
+		check("after a reported failure", true)
+	})
+}
+
 func TestForgetEndsThePauses(t *testing.T) {
 	var b Backoff[string]
 	b.Failed(target, 1, new(string))

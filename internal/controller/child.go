@@ -117,7 +117,7 @@ func (p *pass) find(ctx context.Context, kind children.Kind, wanted bool) (clien
 
 // findUncached is find for a child that the cache lacks.
 func (p *pass) findUncached(ctx context.Context, kind children.Kind, wanted bool) (client.Object, error) {
-	if isExpected := wanted && p.previouslyReconciled(kind); !isExpected {
+	if isExpected := wanted && (p.previouslyReconciled(kind) || p.hasUnwrittenStatus()); !isExpected {
 		return nil, nil // Creating the child shows whether it exists.
 	}
 	object, err := p.readLive(ctx, kind)
@@ -145,6 +145,10 @@ func (p *pass) previouslyReconciled(kind children.Kind) bool {
 	observed := p.echo.Status.ObservedGeneration
 	return observed == p.echo.Generation || observed > 0 && !kind.Optional
 }
+
+// hasUnwrittenStatus reports whether a write of the status failed recently, for example because the Echo no longer
+// exists. Then the operator may have created the child, although the status does not say so.
+func (p *pass) hasUnwrittenStatus() bool { return p.backoff.HasFailed(unwrittenStatus(p.echo)) }
 
 // mayBeVerified reports whether a verifier may have existed when the status was written.
 func mayBeVerified(echo *echov1.Echo) bool {
@@ -189,7 +193,7 @@ const recreation = "recreation"
 // create creates the child, or reconciles it if it exists.
 func (p *pass) create(ctx context.Context, kind children.Kind) (child, error) {
 	correction := ""
-	if mayBeRecreation := p.echo.Status.ObservedGeneration > 0; mayBeRecreation {
+	if mayBeRecreation := p.echo.Status.ObservedGeneration > 0 || p.hasUnwrittenStatus(); mayBeRecreation {
 		correction = recreation
 	}
 	if paused, failure := p.paused(kind, correction); paused > 0 {

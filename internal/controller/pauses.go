@@ -27,6 +27,9 @@ func targetOf(echo *echov1.Echo, what string) backoff.Target {
 // statusTarget is the target of writes of the status.
 func statusTarget(echo *echov1.Echo) backoff.Target { return targetOf(echo, "status") }
 
+// unwrittenStatus is the target of writes of the status that failed.
+func unwrittenStatus(echo *echov1.Echo) backoff.Target { return targetOf(echo, "unwritten status") }
+
 // serviceChange is the target of writes that change the Service for a new generation.
 func serviceChange(echo *echov1.Echo) backoff.Target { return targetOf(echo, "change of the Service") }
 

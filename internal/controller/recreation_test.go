@@ -7,7 +7,9 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest/komega"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
@@ -61,6 +63,11 @@ var _ = Describe("A child that is deleted after each creation", func() {
 	It("is created at increasing intervals, also from the first creation on", func() {
 		expectFewCreations(createEcho(namespace, "hello", everyChild))
 	})
+
+	It("is created at increasing intervals, also if the status cannot be written", func() {
+		denyStatus(namespace)
+		expectFewCreations(createEcho(namespace, "hello", twoPods))
+	})
 })
 
 var _ = Describe("A child whose deletion waits for a finalizer", func() {
@@ -81,3 +88,19 @@ var _ = Describe("A child whose deletion waits for a finalizer", func() {
 		expectReady(echo)
 	})
 })
+
+// denyStatus has an admission policy reject each write of the status of an Echo in the namespace.
+func denyStatus(namespace string) {
+	GinkgoHelper()
+	validate(namespace, admissionregistrationv1.Rule{APIGroups: []string{"kkloud.io"}, APIVersions: []string{"v1"}, Resources: []string{"echoes/status"}},
+		admissionregistrationv1.Validation{Expression: "false", Message: "no status"})
+	probe := createEcho(namespace, "probe")
+	Eventually(func() error {
+		if err := admin.Get(ctx, client.ObjectKeyFromObject(probe), probe); err != nil {
+			return err
+		}
+		probe.Status.Ready = "0/0"
+		return admin.Status().Update(ctx, probe, client.DryRunAll)
+	}, "30s").Should(MatchError(ContainSubstring("no status")))
+	Expect(admin.Delete(ctx, probe)).To(Succeed())
+}

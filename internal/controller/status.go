@@ -54,6 +54,7 @@ func (r *EchoReconciler) writeStatus(ctx context.Context, echo *echov1.Echo, nex
 	updated := echo.DeepCopy()
 	updated.Status = next
 	if err := r.Client.Status().Update(ctx, updated); err != nil {
+		r.backoff.FailedUncertainly(unwrittenStatus(echo), echo.Generation)
 		return 0, err
 	}
 	r.expectations.Expect(client.ObjectKeyFromObject(echo), echoKind, updated, echo.ResourceVersion)
