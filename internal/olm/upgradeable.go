@@ -1,4 +1,4 @@
-// Package olm delays upgrades by Operator Lifecycle Manager (OLM) while a rollout is in flight. OLM asks
+// Package olm delays upgrades by Operator Lifecycle Manager (OLM) while a rollout is in flight. OLM reads
 // the condition Upgradeable of the operator's OperatorCondition, but it does not let the operator watch
 // that object. So the package writes the condition when it changes, and checks it only while it delays an
 // upgrade.
