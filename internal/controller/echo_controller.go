@@ -244,8 +244,7 @@ const serviceLag = 2 * time.Second
 
 // observe adds the result for one kind of child to the observation.
 func (r *EchoReconciler) observe(observed *status.Observation, echo *echov1.Echo, c children.Kind, result child) {
-	isOfVerification := c.Verifier && c.Wanted(echo)
-	if result.failure != nil && !isOfVerification {
+	if result.failure != nil {
 		observed.Rejected = append(observed.Rejected, *result.failure)
 	}
 	if result.overridden != nil {

@@ -31,8 +31,8 @@ type Observation struct {
 	// Service as the API server last returned it. It is nil while the Echo controls none, or if it is
 	// being deleted.
 	Service *corev1.Service
-	// Rejected has a failure for each child, except for the verifier, that could not be written, or that an
-	// external writer changes repeatedly. The reasons are those in rejections.
+	// Rejected has a failure for each child that could not be written, or that an external writer
+	// changes repeatedly. The reasons are those in rejections.
 	Rejected []Failure
 	// Waiting has a message for each child that the operator will write without a change by the
 	// user, for example after an object of the same name is deleted.
@@ -115,12 +115,6 @@ func conditions(echo *echov1.Echo, observed Observation, pods appsv1.DeploymentS
 	}
 	if failure == nil && rolledOut {
 		failure = verificationFailure(verified)
-	}
-	if rejected := rejectedVerifier(observed); failure == nil && rolledOut && rejected != nil {
-		degraded = condition(echov1.ConditionDegraded, metav1.ConditionTrue, rejected.Reason, "%s", rejected.Message)
-		if !remainsReady(echo, observed, routed) {
-			failure = rejected
-		}
 	}
 
 	progressing := condition(echov1.ConditionProgressing, metav1.ConditionFalse, echov1.ReasonRolledOut, "Every pod runs the newest spec")
