@@ -31,7 +31,9 @@ const (
 	// ConditionVerified exists only with spec.verify. It is True while the verifier receives the
 	// declared answer, False while it does not, and Unknown while the verifier does not run. False
 	// names the layers that fail, and their nodes. Ready includes it: an Echo becomes Ready when its
-	// answer is verified, and remains so while the verifier does not run.
+	// answer is verified, and remains so while the verifier does not run. A verifier that the operator
+	// cannot write, or has to correct repeatedly, is a failure as of any other child: Degraded is True,
+	// and Ready False.
 	ConditionVerified = "Verified"
 )
 

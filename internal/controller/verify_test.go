@@ -177,6 +177,20 @@ var _ = Describe("The verification of an Echo", func() {
 		expectVerified(echo, isVerified, isReady, notDegraded)
 	})
 
+	It("is Unknown, and the Echo is degraded and not Ready, while the API server rejects the verifier", func() {
+		startOperator()
+		echo := createEcho(namespace, "hello", verified)
+		expectVerified(echo, isVerified, isReady, notDegraded)
+		quota := exhaustQuota(namespace, "count/deployments.apps")
+		Expect(admin.Delete(ctx, verifierOf(echo))).To(Succeed())
+		expectVerified(echo, "Unknown Rejected", "False Rejected", "True Rejected")
+		for _, condition := range []string{echov1.ConditionVerified, echov1.ConditionReady, echov1.ConditionDegraded} {
+			Expect(message(echo, condition)).To(And(HavePrefix("VerifierDeployment: "), ContainSubstring("exceeded quota")))
+		}
+		Expect(admin.Delete(ctx, quota)).To(Succeed())
+		expectVerified(echo, isVerified, isReady, notDegraded)
+	})
+
 	It("says nothing about the answer when a container that others added is not ready", func() {
 		startOperator()
 		echo := createEcho(namespace, "hello", verified)
