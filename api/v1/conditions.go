@@ -32,8 +32,9 @@ const (
 	// ConditionVerified exists only with spec.verify. It is True while the verifier receives the
 	// declared answer, False while it does not, and Unknown while the verifier does not run. False
 	// names the layers that fail, and their nodes. Ready includes it: an Echo becomes Ready when its
-	// answer is verified, and remains so until the next spec while the verifier does not run, also if
-	// the API server rejects the verifier: only Degraded reports that.
+	// answer is verified, and remains so while the verifier does not run. A verifier that the operator
+	// cannot write, or has to correct repeatedly, is a failure as of any other child: Degraded is True,
+	// and Ready False.
 	ConditionVerified = "Verified"
 )
 
@@ -93,8 +94,7 @@ const (
 	ReasonEveryNodeNotAllowed = "EveryNodeNotAllowed"
 )
 
-// Reasons of failures, most severe first. Degraded has the reason and Ready repeats it, unless the verifier of
-// an Echo that is Ready has the failure.
+// Reasons of failures, most severe first. Degraded has the reason and Ready repeats it.
 const (
 	// ReasonConflict means that an object with the name of the child exists and is not
 	// controlled by this Echo. The operator does not touch the object, and creates the

@@ -108,13 +108,11 @@ func (p *pass) reconcileVerifier(ctx context.Context, kind children.Kind) error 
 		reconcile = p.observeChild
 	}
 	c, err := reconcile(ctx, kind)
+	p.report(c)
 	if !kind.Wanted(p.echo) {
-		p.report(c)
 		return err
 	}
 	verification := &status.Verification{Failure: c.failure, NotAllowed: !p.wants(kind), Outdated: isOutdated}
-	c.failure = nil // Its report is that of the verification.
-	p.report(c)
 	switch object := c.object.(type) {
 	case *appsv1.Deployment:
 		verification.Deployment = object

@@ -93,14 +93,14 @@ func stopping(observed Observation) (pods int, seconds int64) {
 // deletionLag is the number of seconds after which the cache has the deletions that completed a rollout.
 const deletionLag int64 = 3
 
-// IsRolledOut reports whether every child but the verifier is written, every pod was available at least once in this generation
+// IsRolledOut reports whether every child is written, every pod was available at least once in this generation
 // of the Echo, and clients reach no pod of an earlier spec any more.
 func IsRolledOut(echo *echov1.Echo, observed Observation) bool {
 	pods, _ := stopping(observed)
 	return isUpdated(echo, observed) && pods == 0
 }
 
-// isUpdated reports whether every child but the verifier is written, no pod of an earlier spec is left that is not being deleted, and
+// isUpdated reports whether every child is written, no pod of an earlier spec is left that is not being deleted, and
 // every pod was available at least once in this generation of the Echo.
 func isUpdated(echo *echov1.Echo, observed Observation) bool {
 	progressing := deploymentCondition(observed.Deployment, appsv1.DeploymentProgressing)

@@ -31,8 +31,8 @@ type Observation struct {
 	// Service as the API server last returned it. It is nil while the Echo controls none, or if it is
 	// being deleted.
 	Service *corev1.Service
-	// Rejected has a failure for each child, except for the verifier, that could not be written, or that an
-	// external writer changes repeatedly. The reasons are those in rejections.
+	// Rejected has a failure for each child that could not be written, or that an external writer
+	// changes repeatedly. The reasons are those in rejections.
 	Rejected []Failure
 	// Waiting has a message for each child that the operator will write without a change by the
 	// user, for example after an object of the same name is deleted.
@@ -105,13 +105,9 @@ func conditions(echo *echov1.Echo, observed Observation, pods appsv1.DeploymentS
 		}, others...)
 	}
 	failure := failureOf(echo, observed, routed, verified)
-	degradation := failure
-	if degradation == nil && IsRolledOut(echo, observed) {
-		degradation = rejectedVerifier(observed)
-	}
 	progressing := progressingCondition(echo, observed, failure)
 	ready := readyCondition(echo, observed, failure, progressing, available, routed, verified)
-	return append([]metav1.Condition{ready, available, progressing, degradedCondition(degradation)}, others...)
+	return append([]metav1.Condition{ready, available, progressing, degradedCondition(failure)}, others...)
 }
 
 // failureOf returns why the Echo is not Ready until somebody acts, or nil.
@@ -123,13 +119,7 @@ func failureOf(echo *echov1.Echo, observed Observation, routed, verified *metav1
 	if failure != nil || !IsRolledOut(echo, observed) {
 		return failure
 	}
-	if failure := verificationFailure(verified); failure != nil {
-		return failure
-	}
-	if remainsReady(echo, observed, routed) {
-		return nil
-	}
-	return rejectedVerifier(observed)
+	return verificationFailure(verified)
 }
 
 func degradedCondition(failure *Failure) metav1.Condition {

@@ -23,8 +23,7 @@ type Verification struct {
 	// the Echo controls none.
 	Deployment *appsv1.Deployment
 	DaemonSet  *appsv1.DaemonSet
-	// Failure is why the verifier could not be written, or that an external writer changes it repeatedly, or
-	// nil. The reason is one of rejections.
+	// Failure is the failure of the verifier in Observation.Rejected, or nil.
 	Failure *Failure
 	// NotAllowed is true if the operator does not allow a verifier on every node.
 	NotAllowed bool
@@ -263,21 +262,6 @@ func verificationFailure(verified *metav1.Condition) *Failure {
 		return nil
 	}
 	return &Failure{Reason: verified.Reason, Message: verified.Message}
-}
-
-// rejectedVerifier returns why the verifier is not written, or nil.
-func rejectedVerifier(observed Observation) *Failure {
-	if observed.Verification == nil {
-		return nil
-	}
-	return observed.Verification.Failure
-}
-
-// remainsReady reports whether an Echo that is rolled out was Ready with this generation, and would be so without
-// a verification.
-func remainsReady(echo *echov1.Echo, observed Observation, routed *metav1.Condition) bool {
-	isRouted := routed == nil || routed.Status == metav1.ConditionTrue
-	return wasReady(echo) && allAvailable(echo, observed.Deployment) && isRouted
 }
 
 // wasReady reports whether the Echo was Ready with this generation.

@@ -155,13 +155,16 @@ func TestVerifiedFollowsTheVerifier(t *testing.T) {
 					echo.Status.Conditions = append(echo.Status.Conditions, metav1.Condition{Type: echov1.ConditionReady, Status: metav1.ConditionTrue, ObservedGeneration: 7})
 				}
 				observed := Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}, Verification: &test.verification, Now: now}
+				if test.verification.Failure != nil {
+					observed.Rejected = []Failure{*test.verification.Failure}
+				}
 				status := Of(echo, observed)
 				verified, ready := meta.FindStatusCondition(status.Conditions, echov1.ConditionVerified), meta.FindStatusCondition(status.Conditions, echov1.ConditionReady)
 				if got := fmt.Sprint(verified.Status, " ", verified.Reason); got != test.want || !strings.Contains(verified.Message, test.message) {
 					t.Errorf("Verified = %s (%s), want %s with %q", got, verified.Message, test.want, test.message)
 				}
 				isTrue, isUnknown := verified.Status == metav1.ConditionTrue, verified.Status == metav1.ConditionUnknown
-				wantReady := isTrue || isUnknown && before != ""
+				wantReady := isTrue || isUnknown && before != "" && test.verification.Failure == nil
 				if is := ready.Status == metav1.ConditionTrue; is != wantReady {
 					t.Errorf("Ready = %s %s, want True: %t", ready.Status, ready.Reason, wantReady)
 				}
@@ -172,10 +175,7 @@ func TestVerifiedFollowsTheVerifier(t *testing.T) {
 				if is := meta.IsStatusConditionTrue(status.Conditions, echov1.ConditionDegraded); is != wantDegraded {
 					t.Errorf("Degraded = %t, want %t", is, wantDegraded)
 				}
-				if progressing := meta.FindStatusCondition(status.Conditions, echov1.ConditionProgressing); progressing.Reason != echov1.ReasonRolledOut {
-					t.Errorf("Progressing = %s, want RolledOut", progressing.Reason)
-				}
-				if got := Recheck(echo, observed, status); got != test.recheck {
+				if got := Recheck(echo, observed, status); test.verification.Failure == nil && got != test.recheck {
 					t.Errorf("Recheck = %d, want %d", got, test.recheck)
 				}
 				if needs := NeedsVerifierPods(observed); !needs && len(test.verification.Pods) > 0 {

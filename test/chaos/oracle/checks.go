@@ -148,8 +148,7 @@ func CheckCondition(echo *echov1.Echo, conditionType, reason string) error {
 }
 
 // CheckDegraded checks that the Echo's newest spec is degraded for that reason, with a message that
-// contains the text, and that Ready is False with the same message. An Echo that was Ready with its newest spec may
-// remain so if the failure is that of the verifier.
+// contains the text, and that Ready is False with the same message.
 func CheckDegraded(echo *echov1.Echo, reason, text string) error {
 	degraded := meta.FindStatusCondition(echo.Status.Conditions, echov1.ConditionDegraded)
 	ready := meta.FindStatusCondition(echo.Status.Conditions, echov1.ConditionReady)
@@ -158,12 +157,6 @@ func CheckDegraded(echo *echov1.Echo, reason, text string) error {
 	}
 	if !strings.Contains(degraded.Message, text) {
 		return Findingf(echo, "want condition Degraded with a message that contains %q, got %s", text, describe(degraded))
-	}
-	isOfVerifier := slices.ContainsFunc(children.Kinds, func(kind children.Kind) bool {
-		return kind.Verifier && strings.HasPrefix(degraded.Message, kind.Name)
-	})
-	if isOfVerifier && meta.IsStatusConditionTrue(echo.Status.Conditions, echov1.ConditionReady) {
-		return nil
 	}
 	if ready == nil || ready.Status != metav1.ConditionFalse || ready.Message != degraded.Message {
 		return Findingf(echo, "want condition Ready=False with the message of Degraded, got %s", describe(ready))
