@@ -108,11 +108,11 @@ func (r *EchoReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager)
 	for _, kind := range children.DifferentObjectKinds() {
 		enqueueEcho, news := handler.EnqueueRequestsFromMapFunc(echoOfChild), r.ownWrites.news(kind.ObjectKind)
 		if kind.OptionalAPI {
-			events, err := r.Optional.Source(mgr, source.Informer{Handler: enqueueEcho, Predicates: []predicate.Predicate{news}}, r.routedEchoes)
-			if err != nil {
+			events := source.Informer{Handler: enqueueEcho, Predicates: []predicate.Predicate{news}}
+			if err := r.Optional.SetupWithManager(mgr, events, r.routedEchoes); err != nil {
 				return err
 			}
-			b.WatchesRawSource(events)
+			b.WatchesRawSource(r.Optional)
 			continue
 		}
 		b.Watches(kind.New(), enqueueEcho, builder.WithPredicates(r.verifiers.observe(kind.ObjectKind), ignoreInitialList, ignoreBudgetStatus, news))
@@ -315,7 +315,7 @@ func retry(err error) (ctrl.Result, error) {
 		return ctrl.Result{}, nil
 	case err == nil:
 		return ctrl.Result{}, nil
-	case errors.Is(err, errStaleEcho), errors.Is(err, errStaleChild), isNotCached(err), apierrors.IsConflict(err), apierrors.IsNotFound(err):
+	case errors.Is(err, errStaleEcho), errors.Is(err, errStaleChild), errors.Is(err, informers.ErrNotYet), apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	default:
 		// controller-runtime logs the error, and a webhook may have added user content to it.

@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -39,11 +38,6 @@ func (r *EchoReconciler) ifServed(reconcile reconcileFunc) reconcileFunc {
 			return child{failure: failure, recheck: maxPace}, nil
 		}
 	}
-}
-
-// isNotCached reports whether the error means that the cache does not contain the optional kind yet, or no longer.
-func isNotCached(err error) bool {
-	return errors.Is(err, informers.ErrNotYet) || errors.As(err, new(*cache.ErrResourceNotCached))
 }
 
 // isRouted reports whether the status reports about an HTTPRoute.
