@@ -11,8 +11,9 @@ import (
 )
 
 const (
-	// Min and Max are the bounds of the pauses, each twice as long as the one before.
+	// Min is the first pause. Each further one is twice as long as the one before.
 	Min = time.Second
+	// Max is the longest pause.
 	Max = 30 * time.Second
 
 	// slowestWrite is how long a webhook may take to fail.

@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -106,11 +105,10 @@ func (r *EchoReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager)
 			continue
 		}
 		events := source.Informer{Handler: enqueueEcho, Predicates: []predicate.Predicate{notOwnWrite}}
-		optional, err := r.Optional.Source(mgr, events, r.routedEchoes)
-		if err != nil {
+		if err := r.Optional.SetupWithManager(mgr, events, r.routedEchoes); err != nil {
 			return err
 		}
-		b.WatchesRawSource(optional)
+		b.WatchesRawSource(r.Optional)
 	}
 	return b.Complete(reconcile.Func(r.reconcileRequest))
 }
@@ -174,15 +172,10 @@ func retry(err error) (ctrl.Result, error) {
 		return ctrl.Result{}, nil
 	case err == nil:
 		return ctrl.Result{}, nil
-	case errors.Is(err, errStaleEcho), errors.Is(err, errStaleChild), isNotCached(err), apierrors.IsConflict(err), apierrors.IsNotFound(err):
+	case errors.Is(err, errStaleEcho), errors.Is(err, errStaleChild), errors.Is(err, informers.ErrNotYet), apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	default:
 		// controller-runtime logs the error, and a webhook may have added user content to it.
 		return ctrl.Result{}, errors.New(status.Truncate(err.Error(), maxNote))
 	}
-}
-
-// isNotCached reports that the cache does not contain the optional kind yet, or no longer.
-func isNotCached(err error) bool {
-	return errors.Is(err, informers.ErrNotYet) || errors.As(err, new(*cache.ErrResourceNotCached))
 }

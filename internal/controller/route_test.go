@@ -209,6 +209,7 @@ var _ = Describe("The route of an Echo", func() {
 
 	It("causes no requests for other Echoes", func() {
 		startOperator()
+		expectRouted(createEcho(namespace, "routed", routed("public")), isAccepted, isReady, notDegraded)
 		since := auditMark()
 		expectReady(createEcho(namespace, "plain", twoPods))
 		edit(createEcho(namespace, "other"), twoPods)

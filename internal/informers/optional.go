@@ -3,7 +3,6 @@ package informers
 import (
 	"context"
 	"errors"
-	"fmt"
 	"reflect"
 	"sync"
 	"time"
@@ -76,21 +75,24 @@ func NewOptional(period time.Duration) *Optional {
 	return &Optional{Period: period, kind: children.OptionalKind(), missing: errNoAnswer}
 }
 
-// Source returns a source of the events of the kind, including its initial list. The source also enqueues the users
-// when the result of Check changes.
-func (o *Optional) Source(mgr ctrl.Manager, events source.Informer, users func(context.Context) []reconcile.Request) (source.Source, error) {
+// SetupWithManager prepares the source of the events of the kind, including its initial list. The source also enqueues
+// the users when the result of Check changes.
+func (o *Optional) SetupWithManager(mgr ctrl.Manager, events source.Informer, users func(context.Context) []reconcile.Request) error {
 	d, err := discovery.NewDiscoveryClientForConfig(mgr.GetConfig())
 	if err != nil {
-		return nil, fmt.Errorf("set up the discovery of the kind %s: %w", o.kind.Name, err)
+		return err
 	}
 	o.served = func() (bool, error) { return discovery.IsResourceEnabled(d, o.kind.Resource) }
 	o.cache, o.events, o.users = mgr.GetCache(), events, users
-	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		o.ctx, o.queue = ctx, queue
-		o.try(nil)
-		go o.ask(o.ctx)
-		return nil
-	}), nil
+	return nil
+}
+
+// Start implements source.Source.
+func (o *Optional) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	o.ctx, o.queue = ctx, queue
+	o.set(errNoAnswer, nil)
+	go o.ask(ctx)
+	return nil
 }
 
 // Check returns nil if the cache contains the kind. Otherwise, it returns ErrNotServed, ErrNotYet, or what has
@@ -106,12 +108,20 @@ func (o *Optional) Check() error {
 		}
 		go o.ask(o.ctx) //nolint:contextcheck // A watch outlives the reconciliation that calls Check.
 	}
-	isKnown := o.missing == nil || errors.Is(o.missing, ErrNotServed)
-	lasts := apierrors.IsForbidden(o.missing) || time.Since(o.trying) > patience
-	if isKnown || lasts {
+	if isKnown := o.missing == nil || errors.Is(o.missing, ErrNotServed); isKnown {
+		return o.missing
+	}
+	if lasts := apierrors.IsForbidden(o.missing) || time.Since(o.trying) > patience; lasts {
 		return o.missing
 	}
 	return ErrNotYet
+}
+
+// set sets why the cache does not contain the kind, and what ends the watch.
+func (o *Optional) set(missing error, endWatch context.CancelFunc) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.missing, o.trying, o.endWatch = missing, time.Now(), endWatch
 }
 
 // ask asks the API server whether it serves the kind, and watches the kind until it no longer does.
@@ -129,6 +139,7 @@ func (o *Optional) ask(ctx context.Context) {
 		o.missing, o.nextQuestion = err, time.Now().Add(patience)
 	}
 	o.mu.Unlock()
+	_ = o.cache.RemoveInformer(ctx, o.kind.New()) // It fails only for a type that is not in the scheme.
 	o.enqueueUsers(ctx)
 }
 
@@ -136,16 +147,15 @@ func (o *Optional) ask(ctx context.Context) {
 func (o *Optional) watch(ctx context.Context) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	o.try(end)
+	o.set(errNoAnswer, end)
 	log.FromContext(ctx).Info("The API server serves the kind; starting the watch", "kind", o.kind.Name)
 	informer, err := o.cache.GetInformer(ctx, o.kind.New())
 	if err != nil {
 		return err
 	}
-	defer func() { _ = o.cache.RemoveInformer(ctx, o.kind.New()) }() // It fails only for a type that is not in the scheme.
 	select {
 	case <-informer.HasSyncedChecker().Done():
-		o.synced() // Before the initial list arrives, so that a reconciliation of its objects can read them.
+		o.set(nil, end) // Before the initial list arrives, so that a reconciliation of its objects can read them.
 		o.events.Informer = informer
 		if err := o.events.Start(ctx, o.queue); err != nil {
 			return err
@@ -156,19 +166,6 @@ func (o *Optional) watch(ctx context.Context) error {
 	}
 	log.FromContext(ctx).Info("The watch of the kind ended", "kind", o.kind.Name)
 	return nil
-}
-
-// try begins an attempt to read the kind, which end ends.
-func (o *Optional) try(end context.CancelFunc) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.missing, o.trying, o.endWatch = errNoAnswer, time.Now(), end
-}
-
-func (o *Optional) synced() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.missing = nil
 }
 
 // watchFailed handles a failed list or watch request, which the informer repeats.

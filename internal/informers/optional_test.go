@@ -34,10 +34,9 @@ var (
 	busy      = apierrors.NewTooManyRequestsError("busy")
 )
 
-// fakeAPI is an API server that serves HTTPRoutes or not, and the cache of an operator.
+// fakeAPI is an API server that serves HTTPRoutes or not.
 type fakeAPI struct {
 	*Optional
-	cache.Informers
 	t     *testing.T
 	start time.Time
 	stop  context.CancelFunc
@@ -59,16 +58,18 @@ func startOptional(t *testing.T, change func(*fakeAPI)) *fakeAPI {
 	t.Helper()
 	f := &fakeAPI{t: t, Optional: NewOptional(DiscoveryPeriod), start: time.Now()}
 	change(f)
-	f.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-	t.Cleanup(f.queue.ShutDown)
-	f.cache, f.served = f, f.answer
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	t.Cleanup(queue.ShutDown)
+	f.cache, f.served = fakeCache{fake: f}, f.answer
 	f.users = func(context.Context) []reconcile.Request { return []reconcile.Request{request("user")} }
 	f.events.Handler = handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
 		return []reconcile.Request{request(object.GetName())}
 	})
-	f.ctx, f.stop = context.WithCancel(t.Context())
-	f.try(nil)
-	go f.ask(f.ctx)
+	var ctx context.Context
+	ctx, f.stop = context.WithCancel(t.Context())
+	if err := f.Start(ctx, queue); err != nil {
+		t.Fatal(err)
+	}
 	synctest.Wait()
 	return f
 }
@@ -103,8 +104,15 @@ func (f *fakeAPI) hangIf(err error) {
 	}
 }
 
+// fakeCache is the cache of an operator that uses the API server.
+type fakeCache struct {
+	cache.Informers
+	fake *fakeAPI
+}
+
 // GetInformer implements cache.Informers.
-func (f *fakeAPI) GetInformer(ctx context.Context, object client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
+func (c fakeCache) GetInformer(ctx context.Context, object client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
+	f := c.fake
 	f.informers++
 	informer := f.newInformer(&toolscache.ListWatch{ListWithContextFunc: f.listRoutes, WatchFuncWithContext: f.watchRoutes}, object, 0, toolscache.Indexers{})
 	ctx, f.remove = context.WithCancel(context.WithoutCancel(ctx))
@@ -114,9 +122,11 @@ func (f *fakeAPI) GetInformer(ctx context.Context, object client.Object, _ ...ca
 }
 
 // RemoveInformer implements cache.Informers.
-func (f *fakeAPI) RemoveInformer(context.Context, client.Object) error {
-	f.remove()
-	f.informers--
+func (c fakeCache) RemoveInformer(context.Context, client.Object) error {
+	if f := c.fake; f.informers > 0 {
+		f.remove()
+		f.informers--
+	}
 	return nil
 }
 
@@ -167,6 +177,15 @@ func (f *fakeAPI) expect(want error, d time.Duration) {
 			return
 		}
 	}
+}
+
+// expectSoon waits for the error of Check: the informer backs off.
+func (f *fakeAPI) expectSoon(want error) {
+	f.t.Helper()
+	for end := time.Now().Add(time.Minute); !errors.Is(f.Check(), want) && time.Now().Before(end); time.Sleep(time.Second) {
+		synctest.Wait()
+	}
+	f.expect(want, 0)
 }
 
 func TestAKindThatIsNotServedIsAskedForOncePerPeriodWhileItIsUsed(t *testing.T) {
@@ -245,7 +264,9 @@ func TestTheWatchEndsWhenTheKindIsNoLongerServed(t *testing.T) {
 		f.failWatch(forbidden) // The cache remains complete, and the informer tries again.
 		f.expect(nil, time.Minute)
 		f.failWatch(notFound)
-		time.Sleep(time.Minute) // The informer backs off.
+		f.expectSoon(ErrNotServed)
+		f.watchFailed(t.Context(), nil, forbidden) // Each namespace has a watch.
+		f.expect(ErrNotServed, 0)
 		if got, want := f.enqueued(), []string{"user"}; !slices.Equal(got, want) || f.informers != 0 {
 			t.Errorf("after the removal: enqueued %v and %d informers, want %v and none", got, f.informers, want)
 		}
@@ -257,9 +278,7 @@ func TestTheWatchEndsWhenTheKindIsNoLongerServed(t *testing.T) {
 			t.Errorf("%d questions in 5m, want at most 6", n)
 		}
 		f.set(func() { f.list = nil })
-		time.Sleep(DiscoveryPeriod)
-		_ = f.Check()
-		f.expect(nil, time.Minute)
+		f.expectSoon(nil)
 	})
 }
 
@@ -298,10 +317,7 @@ func TestAnErrorIsReportedIfItLasts(t *testing.T) {
 					return // The fake hangs until the end of the test.
 				}
 				f.set(func() { f.isServed, f.discovery, f.list = true, nil, nil })
-				time.Sleep(time.Minute) // The informer backs off.
-				_ = f.Check()
-				synctest.Wait()
-				f.expect(nil, 0)
+				f.expectSoon(nil)
 			})
 		})
 	}
