@@ -106,7 +106,7 @@ func (o *Optional) Check() error {
 		if errors.Is(o.missing, ErrNotServed) {
 			o.missing, o.trying = errNoAnswer, time.Now()
 		}
-		go o.ask(o.ctx) //nolint:contextcheck // A watch outlives the reconciliation that calls Check.
+		go o.ask(o.ctx)
 	}
 	if isKnown := o.missing == nil || errors.Is(o.missing, ErrNotServed); isKnown {
 		return o.missing
