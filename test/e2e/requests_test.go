@@ -22,7 +22,7 @@ import (
 	"github.com/kkloud-io/echo-operator/test/e2e/internal/workload"
 )
 
-// requests changes Echoes while probers request them. docs/architecture.md documents the
+// requests changes Echoes while probers request them. docs/pods.md documents the
 // guarantees that it checks.
 func requests() {
 	const namespace = "requests-e2e"
