@@ -20,8 +20,8 @@ import (
 	"github.com/kkloud-io/echo-operator/internal/status"
 )
 
-// child is what a pass found or did about one child.
-type child struct {
+// outcome is what a reconciliation found or did about one child.
+type outcome struct {
 	// object is the child as the API server last returned it. It is nil if the Echo controls
 	// none, or the child is being deleted.
 	object client.Object
@@ -40,97 +40,100 @@ const unwatchedRecheck = 5 * time.Second
 
 // reconcileChild brings one child to its desired state with at most one write. It returns an
 // error if the API server did not respond, or if the cache lags behind.
-func (p *pass) reconcileChild(ctx context.Context, kind children.Kind) (child, error) {
-	if p.readOnly {
-		return p.observeChild(ctx, kind)
+func (rec *reconciliation) reconcileChild(ctx context.Context, kind children.Kind) (outcome, error) {
+	if rec.readOnly {
+		return rec.observeChild(ctx, kind)
 	}
-	live, err := p.find(ctx, kind, p.wants(kind))
+	live, err := rec.find(ctx, kind, rec.wants(kind))
 	switch {
 	case err != nil:
-		return child{}, err
+		return outcome{}, err
 	case live != nil:
-		return p.reconcileLive(ctx, kind, live)
-	case p.wants(kind):
-		return p.create(ctx, kind)
+		return rec.reconcileLive(ctx, kind, live)
+	case rec.wants(kind):
+		return rec.create(ctx, kind)
 	default:
-		return child{}, nil
+		return outcome{}, nil
 	}
 }
 
 // reconcileLive is reconcileChild for an object that exists.
-func (p *pass) reconcileLive(ctx context.Context, kind children.Kind, live client.Object) (c child, err error) {
+func (rec *reconciliation) reconcileLive(ctx context.Context, kind children.Kind, live client.Object) (result outcome, err error) {
 	// An orphan gets its owner reference with its desired state.
-	owned := metav1.IsControlledBy(live, p.echo) || children.IsOrphan(live, p.echo)
+	owned := metav1.IsControlledBy(live, rec.echo) || children.IsOrphan(live, rec.echo)
 	switch {
-	case !owned && !p.wants(kind):
-		return child{}, nil
+	case !owned && !rec.wants(kind):
+		return outcome{}, nil
 	case !owned:
-		return p.notControlled(kind, live), nil
+		return rec.notControlled(kind, live), nil
 	case !live.GetDeletionTimestamp().IsZero():
 		// The event of the deletion requeues the Echo.
-	case p.wants(kind):
-		c, err = p.update(ctx, kind, live)
+	case rec.wants(kind):
+		result, err = rec.update(ctx, kind, live)
 	default:
-		return p.remove(ctx, kind, live)
+		return rec.remove(ctx, kind, live)
 	}
 	if isWatched := live.GetLabels()[children.ManagedByLabel] == children.ManagedBy; !isWatched {
-		c.recheck = earliest(c.recheck, unwatchedRecheck)
+		result.recheck = earliest(result.recheck, unwatchedRecheck)
 	}
-	return c, err
+	return result, err
 }
 
 // observeChild returns the child without changing it.
-func (p *pass) observeChild(ctx context.Context, kind children.Kind) (child, error) {
-	live, err := p.find(ctx, kind, false)
+func (rec *reconciliation) observeChild(ctx context.Context, kind children.Kind) (outcome, error) {
+	live, err := rec.find(ctx, kind, false)
 	if err != nil {
-		return child{}, err
+		return outcome{}, err
 	}
-	exists := live != nil && metav1.IsControlledBy(live, p.echo) && live.GetDeletionTimestamp() == nil
+	exists := live != nil && metav1.IsControlledBy(live, rec.echo) && live.GetDeletionTimestamp() == nil
 	if !exists {
-		return child{}, nil
+		return outcome{}, nil
 	}
-	return child{object: live}, nil
+	return outcome{object: live}, nil
 }
 
 // find returns the object with the name of the child, or nil. The cache contains only objects
-// with the operator's label, and only stubs of those that are not children. So an object that is
-// missing there, or seems not to be controlled by the Echo, is read from the API server.
-func (p *pass) find(ctx context.Context, kind children.Kind, wanted bool) (client.Object, error) {
+// with the operator's label, and only stubs of those that are not children or too large. So an object that is
+// missing there, or that the Echo does not seem to control, is read from the API server if the Echo is to have it.
+func (rec *reconciliation) find(ctx context.Context, kind children.Kind, isToExist bool) (client.Object, error) {
 	object := client.Object(kind.New())
-	err := p.Client.Get(ctx, client.ObjectKey{Namespace: p.echo.Namespace, Name: kind.ChildName(p.echo)}, object)
+	err := rec.Client.Get(ctx, client.ObjectKey{Namespace: rec.echo.Namespace, Name: kind.ChildName(rec.echo)}, object)
 	switch {
 	case apierrors.IsNotFound(err):
-		return p.findUncached(ctx, kind, wanted)
+		return rec.findUncached(ctx, kind, isToExist)
 	case err != nil:
 		return nil, err
 	}
-	isControlled := metav1.IsControlledBy(object, p.echo)
+	isControlled := metav1.IsControlledBy(object, rec.echo)
+	isComplete := isControlled && !informers.IsStub(object)
+	mayBeChild := isControlled || isToExist
 	switch {
-	case isControlled && !informers.IsStub(object):
+	case isComplete:
 		return object, nil
-	case isControlled, wanted:
-		return p.readLive(ctx, kind)
+	case mayBeChild:
+		return rec.readLive(ctx, kind)
 	default:
 		return nil, nil
 	}
 }
 
 // findUncached is find for a child that the cache lacks.
-func (p *pass) findUncached(ctx context.Context, kind children.Kind, wanted bool) (client.Object, error) {
-	if isExpected := wanted && (p.previouslyReconciled(kind) || p.hasUnwrittenStatus()); !isExpected {
+func (rec *reconciliation) findUncached(ctx context.Context, kind children.Kind, isToExist bool) (client.Object, error) {
+	mayExist := rec.previouslyReconciled(kind) || rec.hasUnwrittenStatus()
+	if !isToExist || !mayExist {
 		return nil, nil // Creating the child shows whether it exists.
 	}
-	object, err := p.readLive(ctx, kind)
+	object, err := rec.readLive(ctx, kind)
 	if object == nil && err == nil {
-		err = p.checkNewest(ctx) // The child may have been deleted together with its Echo.
+		err = rec.checkNewest(ctx) // The child may have been deleted together with its Echo.
 	}
 	return object, err
 }
 
 // readLive reads the child from the API server. It returns nil if there is none.
-func (p *pass) readLive(ctx context.Context, kind children.Kind) (client.Object, error) {
+func (rec *reconciliation) readLive(ctx context.Context, kind children.Kind) (client.Object, error) {
 	object := client.Object(kind.New())
-	err := p.APIReader.Get(ctx, client.ObjectKey{Namespace: p.echo.Namespace, Name: kind.ChildName(p.echo)}, object)
+	err := rec.APIReader.Get(ctx, client.ObjectKey{Namespace: rec.echo.Namespace, Name: kind.ChildName(rec.echo)}, object)
 	if err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
@@ -138,17 +141,21 @@ func (p *pass) readLive(ctx context.Context, kind children.Kind) (client.Object,
 }
 
 // previouslyReconciled reports whether the status was written after the child had been created.
-func (p *pass) previouslyReconciled(kind children.Kind) bool {
-	if kind.Verifier && !mayBeVerified(p.echo) {
+func (rec *reconciliation) previouslyReconciled(kind children.Kind) bool {
+	if kind.Verifier && !mayBeVerified(rec.echo) {
 		return false
 	}
-	observed := p.echo.Status.ObservedGeneration
-	return observed == p.echo.Generation || observed > 0 && !kind.Optional
+	observed := rec.echo.Status.ObservedGeneration
+	hasNewestStatus := observed == rec.echo.Generation
+	hasEveryChildOfTheKind := !kind.Optional && observed > 0
+	return hasNewestStatus || hasEveryChildOfTheKind
 }
 
 // hasUnwrittenStatus reports whether a write of the status failed recently, for example because the Echo no longer
 // exists. Then the operator may have created the child, although the status does not say so.
-func (p *pass) hasUnwrittenStatus() bool { return p.backoff.HasFailed(unwrittenStatus(p.echo)) }
+func (rec *reconciliation) hasUnwrittenStatus() bool {
+	return rec.backoff.HasFailed(unwrittenStatus(rec.echo))
+}
 
 // mayBeVerified reports whether a verifier may have existed when the status was written.
 func mayBeVerified(echo *echov1.Echo) bool {
@@ -161,16 +168,16 @@ var errStaleEcho = errors.New("the cache lags behind the Echo")
 
 // checkNewest reads the Echo from the API server, and returns errStaleEcho if the cached Echo is
 // out of date. It is called only if a child indicates that.
-func (p *pass) checkNewest(ctx context.Context) error {
+func (rec *reconciliation) checkNewest(ctx context.Context) error {
 	var newest echov1.Echo
-	err := p.APIReader.Get(ctx, client.ObjectKeyFromObject(p.echo), &newest)
+	err := rec.APIReader.Get(ctx, client.ObjectKeyFromObject(rec.echo), &newest)
 	if apierrors.IsNotFound(err) {
 		return errStaleEcho
 	}
 	if err != nil {
 		return err
 	}
-	isNewest := newest.UID == p.echo.UID && newest.Generation == p.echo.Generation && newest.DeletionTimestamp == nil
+	isNewest := newest.UID == rec.echo.UID && newest.Generation == rec.echo.Generation && newest.DeletionTimestamp == nil
 	if !isNewest {
 		return errStaleEcho
 	}
@@ -180,70 +187,69 @@ func (p *pass) checkNewest(ctx context.Context) error {
 // checkNotNewer returns an error if the child was already written for a newer generation than
 // that of the cached Echo: a write would revert the child. Other clients can change the
 // annotation, so checkNewest decides.
-func (p *pass) checkNotNewer(ctx context.Context, live client.Object) error {
-	if children.Generation(live) <= p.echo.Generation {
+func (rec *reconciliation) checkNotNewer(ctx context.Context, live client.Object) error {
+	if children.Generation(live) <= rec.echo.Generation {
 		return nil
 	}
-	return p.checkNewest(ctx)
+	return rec.checkNewest(ctx)
 }
 
 // recreation is the correction that creates a child that was deleted.
 const recreation = "recreation"
 
 // create creates the child, or reconciles it if it exists.
-func (p *pass) create(ctx context.Context, kind children.Kind) (child, error) {
+func (rec *reconciliation) create(ctx context.Context, kind children.Kind) (outcome, error) {
 	correction := ""
-	if mayBeRecreation := p.echo.Status.ObservedGeneration > 0 || p.hasUnwrittenStatus(); mayBeRecreation {
+	if mayBeRecreation := rec.echo.Status.ObservedGeneration > 0 || rec.hasUnwrittenStatus(); mayBeRecreation {
 		correction = recreation
 	}
-	if paused, failure := p.paused(kind, correction); paused > 0 {
-		return child{failure: failure, recheck: paused}, nil
+	if paused, failure := rec.paused(kind, correction); paused > 0 {
+		return outcome{failure: failure, recheck: paused}, nil
 	}
 	object := client.Object(kind.New())
-	object.SetNamespace(p.echo.Namespace)
-	object.SetName(kind.ChildName(p.echo))
-	kind.Mutate(object, p.echo, p.inputs)
-	children.SetGeneration(object, p.echo.Generation)
+	object.SetNamespace(rec.echo.Namespace)
+	object.SetName(kind.ChildName(rec.echo))
+	kind.Mutate(object, rec.echo, rec.inputs)
+	children.SetGeneration(object, rec.echo.Generation)
 	start := time.Now()
-	if err := p.Client.Create(ctx, object); err != nil {
+	if err := rec.Client.Create(ctx, object); err != nil {
 		took := time.Since(start)
-		existing, readErr := p.readLive(ctx, kind) // Admission may reject the creation of an object that exists.
+		existing, readErr := rec.readLive(ctx, kind) // Admission may reject the creation of an object that exists.
 		switch {
 		case readErr != nil:
-			return child{}, readErr
+			return outcome{}, readErr
 		case existing != nil:
-			return p.reconcileLive(ctx, kind, existing)
+			return rec.reconcileLive(ctx, kind, existing)
 		default:
-			return p.rejected(kind, err, took)
+			return rec.rejected(kind, err, took)
 		}
 	}
-	p.expectEvent(kind, object, "")
+	rec.expectEvent(kind, object, "")
 	log.FromContext(ctx).Info("Created "+kind.Name, "child", object.GetName())
-	isRepair := p.previouslyReconciled(kind) && !meta.IsStatusConditionTrue(p.echo.Status.Conditions, echov1.ConditionDegraded)
+	isRepair := rec.previouslyReconciled(kind) && !meta.IsStatusConditionTrue(rec.echo.Status.Conditions, echov1.ConditionDegraded)
 	if isRepair {
-		p.Metrics.CountCorrection(kind.Name)
+		rec.Metrics.CountCorrection(kind.Name)
 	}
-	return p.written(kind, object, correction)
+	return rec.written(kind, object, correction)
 }
 
-func (p *pass) expectEvent(kind children.Kind, written client.Object, basedOn string) {
-	p.expectations.Expect(client.ObjectKeyFromObject(p.echo), kind.ObjectKind, written, basedOn)
+func (rec *reconciliation) expectEvent(kind children.Kind, written client.Object, basedOn string) {
+	rec.expectations.Expect(client.ObjectKeyFromObject(rec.echo), kind.ObjectKind, written, basedOn)
 }
 
-// difference is what is known about a difference between a child and its desired state.
-type difference struct {
-	// isDrift is true if somebody else has changed the child since the operator wrote it for this generation.
+// drift is what somebody else has changed since the operator wrote the child for this generation of the Echo.
+type drift struct {
 	isDrift bool
-	// correction names the fields of a drift.
+	// correction names the fields.
 	correction string
-	// isAccepted is true if the operator has accepted the difference for this generation of the Echo.
+	// isAccepted is true if the operator has accepted exactly this change, by admission, for this generation.
 	isAccepted bool
 }
 
-func (p *pass) differenceOf(kind children.Kind, live, desired client.Object) (d difference, err error) {
-	accepted := p.accepted(kind)
-	isAcceptedNow := accepted != nil && p.echo.Status.ObservedGeneration == p.echo.Generation
-	d.isDrift = isAcceptedNow || children.Generation(live) == p.echo.Generation
+func (rec *reconciliation) driftOf(kind children.Kind, live, desired client.Object) (d drift, err error) {
+	accepted := rec.accepted(kind)
+	isAcceptedNow := accepted != nil && rec.echo.Status.ObservedGeneration == rec.echo.Generation
+	d.isDrift = isAcceptedNow || children.Generation(live) == rec.echo.Generation
 	if !d.isDrift {
 		return d, nil
 	}
@@ -254,9 +260,9 @@ func (p *pass) differenceOf(kind children.Kind, live, desired client.Object) (d 
 }
 
 // accepted returns the record of accepted changes of the child in the Echo's status, or nil.
-func (p *pass) accepted(kind children.Kind) *echov1.OverriddenChild {
-	for i := range p.echo.Status.Overridden {
-		if record := &p.echo.Status.Overridden[i]; record.Kind == kind.Name {
+func (rec *reconciliation) accepted(kind children.Kind) *echov1.OverriddenChild {
+	for i := range rec.echo.Status.Overridden {
+		if record := &rec.echo.Status.Overridden[i]; record.Kind == kind.Name {
 			return record
 		}
 	}
@@ -265,88 +271,88 @@ func (p *pass) accepted(kind children.Kind) *echov1.OverriddenChild {
 
 // update writes the child if it differs from its desired state, unless the operator has accepted the difference, or
 // has to wait.
-func (p *pass) update(ctx context.Context, kind children.Kind, live client.Object) (child, error) {
-	desired, changed := children.Desired(kind, live, p.echo, p.inputs)
+func (rec *reconciliation) update(ctx context.Context, kind children.Kind, live client.Object) (outcome, error) {
+	desired, changed := children.Desired(kind, live, rec.echo, rec.inputs)
 	if !changed {
-		return child{object: live}, nil
+		return outcome{object: live}, nil
 	}
-	unchanged := child{object: live, overridden: p.accepted(kind)}
-	difference, err := p.differenceOf(kind, live, desired)
-	if err != nil || difference.isAccepted {
-		return unchanged, err
+	unwritten := outcome{object: live, overridden: rec.accepted(kind)}
+	drift, err := rec.driftOf(kind, live, desired)
+	if err != nil || drift.isAccepted {
+		return unwritten, err
 	}
-	if paused, failure := p.paused(kind, difference.correction); paused > 0 {
-		unchanged.failure, unchanged.recheck = failure, paused
-		changesResponse := difference.correction != "" && !kind.Optional
-		if failure == nil && changesResponse {
-			unchanged.waiting = kind.Name + ": the operator pauses before it reverts an external change of " + difference.correction
+	if paused, failure := rec.paused(kind, drift.correction); paused > 0 {
+		unwritten.failure, unwritten.recheck = failure, paused
+		mayServeAnotherResponse := drift.correction != "" && !kind.Optional
+		if failure == nil && mayServeAnotherResponse {
+			unwritten.waiting = kind.Name + ": the operator pauses before it reverts an external change of " + drift.correction
 		}
-		return unchanged, nil
+		return unwritten, nil
 	}
-	if err := p.checkNotNewer(ctx, live); err != nil {
-		return unchanged, err
+	if err := rec.checkNotNewer(ctx, live); err != nil {
+		return unwritten, err
 	}
-	return p.patch(ctx, kind, live, desired, difference)
+	return rec.patch(ctx, kind, live, desired, drift)
 }
 
 // patch writes the difference between the live child and its desired state, based on the version that was read.
 // If the write is rejected, the child keeps the live object.
-func (p *pass) patch(ctx context.Context, kind children.Kind, live, desired client.Object, difference difference) (child, error) {
-	children.SetGeneration(desired, p.echo.Generation)
+func (rec *reconciliation) patch(ctx context.Context, kind children.Kind, live, desired client.Object, drift drift) (outcome, error) {
+	children.SetGeneration(desired, rec.echo.Generation)
 	patch, err := children.LockedPatch(live, desired)
 	if err != nil {
-		return child{object: live}, err
+		return outcome{object: live}, err
 	}
 	object := live.DeepCopyObject().(client.Object)
 	start := time.Now()
-	if err := p.Client.Patch(ctx, object, client.RawPatch(types.JSONPatchType, patch)); err != nil {
-		rejected, err := p.rejectedUpdate(ctx, kind, live, err, time.Since(start))
-		rejected.object, rejected.overridden = live, p.accepted(kind)
+	if err := rec.Client.Patch(ctx, object, client.RawPatch(types.JSONPatchType, patch)); err != nil {
+		rejected, err := rec.rejectedUpdate(ctx, kind, live, err, time.Since(start))
+		rejected.object, rejected.overridden = live, rec.accepted(kind)
 		return rejected, err
 	}
-	p.expectEvent(kind, object, live.GetResourceVersion())
+	rec.expectEvent(kind, object, live.GetResourceVersion())
 	log.FromContext(ctx).Info("Updated "+kind.Name, "child", live.GetName())
 	_, isService := object.(*corev1.Service)
 	switch {
-	case difference.isDrift:
-		p.Metrics.CountCorrection(kind.Name)
+	case drift.isDrift:
+		rec.Metrics.CountCorrection(kind.Name)
 	case isService:
-		p.backoff.Succeeded(serviceChange(p.echo), p.echo.Generation, childBurst)
+		rec.serviceChanged()
 	}
-	return p.written(kind, object, difference.correction)
+	return rec.written(kind, object, drift.correction)
 }
 
 // written compares the object that a write returned with its desired state. Admission would change
 // it again, so an immediate retry has no effect. A correction names the drift that was reverted.
-func (p *pass) written(kind children.Kind, object client.Object, correction string) (child, error) {
-	result := child{object: object}
-	if desired, changed := children.Desired(kind, object, p.echo, p.inputs); changed {
+func (rec *reconciliation) written(kind children.Kind, object client.Object, correction string) (outcome, error) {
+	result := outcome{object: object}
+	if desired, changed := children.Desired(kind, object, rec.echo, rec.inputs); changed {
 		difference, err := children.Compare(kind, object, desired)
 		if err != nil {
 			return result, err
 		}
 		if len(difference.AnswerFields) > 0 {
-			return p.mutatedByAdmission(kind, object, difference), nil
+			return rec.mutatedByAdmission(kind, object, difference), nil
 		}
 		result.overridden = difference.Overridden(kind.Name)
 	}
-	p.succeeded(kind, correction)
+	rec.succeeded(kind, correction)
 	return result, nil
 }
 
 // remove deletes a child that is not wanted, in the version that was read.
-func (p *pass) remove(ctx context.Context, kind children.Kind, live client.Object) (child, error) {
-	if paused, failure := p.paused(kind, ""); paused > 0 {
-		return child{failure: failure, recheck: paused}, nil
+func (rec *reconciliation) remove(ctx context.Context, kind children.Kind, live client.Object) (outcome, error) {
+	if paused, failure := rec.paused(kind, ""); paused > 0 {
+		return outcome{failure: failure, recheck: paused}, nil
 	}
-	if err := p.checkNotNewer(ctx, live); err != nil {
-		return child{}, err
+	if err := rec.checkNotNewer(ctx, live); err != nil {
+		return outcome{}, err
 	}
 	uid, version := live.GetUID(), live.GetResourceVersion()
 	start := time.Now()
-	if err := p.Client.Delete(ctx, live, client.Preconditions{UID: &uid, ResourceVersion: &version}); err != nil {
-		return p.rejectedUpdate(ctx, kind, live, err, time.Since(start))
+	if err := rec.Client.Delete(ctx, live, client.Preconditions{UID: &uid, ResourceVersion: &version}); err != nil {
+		return rec.rejectedUpdate(ctx, kind, live, err, time.Since(start))
 	}
 	log.FromContext(ctx).Info("Deleted "+kind.Name, "child", live.GetName())
-	return child{}, nil
+	return outcome{}, nil
 }

@@ -93,7 +93,7 @@ func (r *EchoReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager)
 		WatchesRawSource(r.expectations.Source()).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(echoOfPod), builder.WithPredicates(ignoreInitialList, podChanged)).
 		WithOptions(controller.Options{
-			MaxConcurrentReconciles: r.MaxConcurrentReconciles + fairqueue.MaxSlow,
+			MaxConcurrentReconciles: fairqueue.Workers(r.MaxConcurrentReconciles),
 			ReconciliationTimeout:   reconcileTimeout,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minRetry, backoff.Max),
 			NewQueue:                r.newQueue(ctx),
@@ -139,20 +139,20 @@ func (r *EchoReconciler) reconcileRequest(ctx context.Context, request reconcile
 // Reconcile reconciles each child, computes the status from the observed state, and writes the
 // status if it changed.
 func (r *EchoReconciler) Reconcile(ctx context.Context, echo *echov1.Echo) (ctrl.Result, error) {
-	p := r.newPass(echo)
-	if err := p.reconcileChildren(ctx); err != nil {
+	rec := r.newReconciliation(echo)
+	if err := rec.reconcileChildren(ctx); err != nil {
 		return retry(err)
 	}
-	if err := p.observePods(ctx); err != nil {
+	if err := rec.observePods(ctx); err != nil {
 		return retry(err)
 	}
-	next := withTransitionTimes(status.Of(echo, p.observed), echo)
+	next := withTransitionTimes(status.Of(echo, rec.observed), echo)
 	paused, err := r.writeStatus(ctx, echo, next)
 	if err != nil {
 		return retry(err)
 	}
-	seconds := time.Duration(status.Recheck(echo, p.observed, next)) * time.Second
-	return ctrl.Result{RequeueAfter: earliest(p.recheck, paused, seconds)}, nil
+	seconds := time.Duration(status.Recheck(echo, rec.observed, next)) * time.Second
+	return ctrl.Result{RequeueAfter: earliest(rec.recheck, paused, seconds)}, nil
 }
 
 // earliest returns the shortest of the times that are not 0.
@@ -165,12 +165,15 @@ func earliest(times ...time.Duration) (shortest time.Duration) {
 	return shortest
 }
 
-// retry returns when to retry after an error that is not terminal.
+// retry returns when to retry after an error. A rejection of a child is none: the status reports it, and package
+// backoff decides when the write is repeated.
+//
+//	the namespace is being deleted      never
+//	the cache lags                      with the next event, or after staleRetry
+//	anything else                       at increasing intervals from minRetry to backoff.Max
 func retry(err error) (ctrl.Result, error) {
 	switch {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return ctrl.Result{}, nil
-	case err == nil:
 		return ctrl.Result{}, nil
 	case errors.Is(err, errStaleEcho), errors.Is(err, errStaleChild), errors.Is(err, informers.ErrNotYet), apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return ctrl.Result{RequeueAfter: staleRetry}, nil

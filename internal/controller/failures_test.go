@@ -225,12 +225,12 @@ var _ = Describe("A reconciliation", func() {
 		stale := deploymentOf(echo)
 		Expect(komega.Get(stale)()).To(Succeed())
 		stale.ResourceVersion = "1"
-		p := (&EchoReconciler{APIReader: admin}).newPass(echo)
-		_, soon := p.rejectedUpdate(ctx, kind, stale, err, slowFailure)
+		rec := (&EchoReconciler{APIReader: admin}).newReconciliation(echo)
+		_, soon := rec.rejectedUpdate(ctx, kind, stale, err, slowFailure)
 		Expect(soon).To(MatchError(errStaleChild))
-		result, late := p.rejectedUpdate(ctx, kind, stale, err, slowFailure+1)
+		result, late := rec.rejectedUpdate(ctx, kind, stale, err, slowFailure+1)
 		Expect(late).NotTo(HaveOccurred())
-		Expect(p.readOnly).To(BeTrue(), "the other children are written before the status reports the failure")
+		Expect(rec.readOnly).To(BeTrue(), "the other children are written before the status reports the failure")
 		Expect(result.failure).To(HaveValue(HaveField("Message", And(HavePrefix("Deployment: the API server answered late"), HaveSuffix("changed")))))
 	},
 		Entry("as a conflict", apierrors.NewConflict(schema.GroupResource{Group: "apps", Resource: "deployments"}, "echo-hello", errors.New("changed"))),
@@ -243,11 +243,11 @@ var _ = Describe("A reconciliation", func() {
 		Expect(komega.Get(live)()).To(Succeed())
 		live.Spec.Template.Spec.Containers[0].Image = "docker.io/library/other:1"
 		const drift = "spec.template.spec.containers[echo].image"
-		p := (&EchoReconciler{ServerImage: serverImage}).newPass(echo)
+		rec := (&EchoReconciler{ServerImage: serverImage}).newReconciliation(echo)
 		for range correctionBurst + 1 {
-			p.backoff.Succeeded(p.correctionOf(kind, drift), echo.Generation, correctionBurst)
+			rec.backoff.Succeeded(rec.correctionOf(kind, drift), echo.Generation, correctionBurst)
 		}
-		result, err := p.update(ctx, kind, live)
+		result, err := rec.update(ctx, kind, live)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(result.failure).To(BeNil())
 		Expect(result.waiting).To(And(HavePrefix("Deployment: the operator pauses"), HaveSuffix(drift)))
@@ -311,7 +311,7 @@ var _ = Describe("A reconciliation", func() {
 		reconciler.expectations.OwnerOf = echoOf
 		edit(echo, func(s *echov1.EchoSpec) { s.Message = "newer" })
 		Expect(reconciler.expectations.Begin(client.ObjectKeyFromObject(echo))).To(BeTrue())
-		result, err := reconciler.newPass(echo).reconcileChild(ctx, kind)
+		result, err := reconciler.newReconciliation(echo).reconcileChild(ctx, kind)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(result.failure).To(HaveValue(HaveField("Message", ContainSubstring("changed spec.template.spec.containers[echo].args"))))
 		reconciler.expectations.End(client.ObjectKeyFromObject(echo))

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"math"
 	"time"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
@@ -30,46 +31,60 @@ func statusTarget(echo *echov1.Echo) backoff.Target { return targetOf(echo, "sta
 // unwrittenStatus is the target of writes of the status that failed.
 func unwrittenStatus(echo *echov1.Echo) backoff.Target { return targetOf(echo, "unwritten status") }
 
-// serviceChange is the target of writes that change the Service for a new generation.
-func serviceChange(echo *echov1.Echo) backoff.Target { return targetOf(echo, "change of the Service") }
+// serviceChange is the target of writes that change the Service for a new generation. They are never paused: the
+// back-off only remembers their time.
+func (rec *reconciliation) serviceChange() backoff.Target {
+	return targetOf(rec.echo, "change of the Service")
+}
+
+func (rec *reconciliation) serviceChanged() {
+	rec.backoff.Succeeded(rec.serviceChange(), rec.echo.Generation, math.MaxInt)
+}
+
+// lastServiceChange returns when the operator last changed the Service, or a zero time if that was not recently.
+func (rec *reconciliation) lastServiceChange() time.Time {
+	return rec.backoff.Last(rec.serviceChange())
+}
 
 // childOf is the target of all writes of a child.
-func (p *pass) childOf(kind children.Kind) backoff.Target { return targetOf(p.echo, kind.Name) }
+func (rec *reconciliation) childOf(kind children.Kind) backoff.Target {
+	return targetOf(rec.echo, kind.Name)
+}
 
 // correctionOf is the target of the writes that revert the same drift.
-func (p *pass) correctionOf(kind children.Kind, correction string) backoff.Target {
-	return targetOf(p.echo, kind.Name+" "+correction)
+func (rec *reconciliation) correctionOf(kind children.Kind, correction string) backoff.Target {
+	return targetOf(rec.echo, kind.Name+" "+correction)
 }
 
 // paused returns how long the next write of a child has to wait, and what to report meanwhile. A
 // correction names the drift that the write would revert.
-func (p *pass) paused(kind children.Kind, correction string) (time.Duration, *status.Failure) {
-	paused, failure := p.backoff.Wait(p.childOf(kind), p.echo.Generation)
+func (rec *reconciliation) paused(kind children.Kind, correction string) (time.Duration, *status.Failure) {
+	paused, failure := rec.backoff.Wait(rec.childOf(kind), rec.echo.Generation)
 	if correction == "" || failure != nil {
 		return paused, failure
 	}
-	drift := p.correctionOf(kind, correction)
-	again, _ := p.backoff.Wait(drift, p.echo.Generation)
-	if again > 0 && p.backoff.Pause(drift) >= repeatedDriftPause {
+	drift := rec.correctionOf(kind, correction)
+	again, _ := rec.backoff.Wait(drift, rec.echo.Generation)
+	if again > 0 && rec.backoff.Pause(drift) >= repeatedDriftPause {
 		failure = repeatedDrift(kind, correction)
 	}
 	return max(paused, again), failure
 }
 
 // succeeded notes a successful write of a child. A correction names the drift that it has reverted.
-func (p *pass) succeeded(kind children.Kind, correction string) {
+func (rec *reconciliation) succeeded(kind children.Kind, correction string) {
 	if correction == "" {
-		p.backoff.Forget(p.childOf(kind))
+		rec.backoff.Forget(rec.childOf(kind))
 		return
 	}
-	p.backoff.Succeeded(p.childOf(kind), p.echo.Generation, childBurst)
-	p.backoff.Succeeded(p.correctionOf(kind, correction), p.echo.Generation, correctionBurst)
+	rec.backoff.Succeeded(rec.childOf(kind), rec.echo.Generation, childBurst)
+	rec.backoff.Succeeded(rec.correctionOf(kind, correction), rec.echo.Generation, correctionBurst)
 }
 
 // fail returns what to report about a child until its next write.
-func (p *pass) fail(kind children.Kind, reason, message string) child {
+func (rec *reconciliation) fail(kind children.Kind, reason, message string) outcome {
 	failure := &status.Failure{Reason: reason, Message: kind.Name + ": " + message}
-	return child{failure: failure, recheck: p.backoff.Failed(p.childOf(kind), p.echo.Generation, failure)}
+	return outcome{failure: failure, recheck: rec.backoff.Failed(rec.childOf(kind), rec.echo.Generation, failure)}
 }
 
 // repeatedDrift reports that an external writer changes a child again after each correction.
@@ -83,10 +98,10 @@ func repeatedDrift(kind children.Kind, correction string) *status.Failure {
 
 // recheckOwner returns when to read an object of another owner again. The watch does not report the deletion of an
 // object without the operator's label.
-func (p *pass) recheckOwner(kind children.Kind) time.Duration {
-	target := targetOf(p.echo, kind.Name+" of another owner")
-	if paused, _ := p.backoff.Wait(target, p.echo.Generation); paused > 0 {
+func (rec *reconciliation) recheckOwner(kind children.Kind) time.Duration {
+	target := targetOf(rec.echo, kind.Name+" of another owner")
+	if paused, _ := rec.backoff.Wait(target, rec.echo.Generation); paused > 0 {
 		return paused
 	}
-	return p.backoff.Failed(target, p.echo.Generation, nil)
+	return rec.backoff.Failed(target, rec.echo.Generation, nil)
 }

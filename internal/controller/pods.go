@@ -20,25 +20,25 @@ import (
 
 // observePods adds the pods of the Echo to the observation, and those of its verifier and the newest
 // ReplicaSet if the status depends on them.
-func (p *pass) observePods(ctx context.Context) (err error) {
-	p.observed.Now = metav1.Now()
-	if p.observed.Pods, err = p.podsBy(ctx, informers.PodsByEcho); err != nil {
+func (rec *reconciliation) observePods(ctx context.Context) (err error) {
+	rec.observed.Now = metav1.Now()
+	if rec.observed.Pods, err = rec.podsBy(ctx, informers.PodsByEcho); err != nil {
 		return err
 	}
-	if status.NeedsVerifierPods(p.observed) {
-		if p.observed.Verification.Pods, err = p.podsBy(ctx, informers.PodsByVerified); err != nil {
+	if status.NeedsVerifierPods(rec.observed) {
+		if rec.observed.Verification.Pods, err = rec.podsBy(ctx, informers.PodsByVerified); err != nil {
 			return err
 		}
 	}
-	if status.NeedsNewestReplicaSet(p.echo, p.observed) {
-		p.observed.NewestReplicaSet, err = p.newestReplicaSet(ctx, p.observed.Deployment)
+	if status.NeedsNewestReplicaSet(rec.echo, rec.observed) {
+		rec.observed.NewestReplicaSet, err = rec.newestReplicaSet(ctx, rec.observed.Deployment)
 	}
 	return err
 }
 
-func (p *pass) podsBy(ctx context.Context, index string) ([]corev1.Pod, error) {
+func (rec *reconciliation) podsBy(ctx context.Context, index string) ([]corev1.Pod, error) {
 	var pods corev1.PodList
-	err := p.Client.List(ctx, &pods, client.InNamespace(p.echo.Namespace), client.MatchingFields{index: p.echo.Name})
+	err := rec.Client.List(ctx, &pods, client.InNamespace(rec.echo.Namespace), client.MatchingFields{index: rec.echo.Name})
 	return pods.Items, err
 }
 

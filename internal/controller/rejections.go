@@ -31,23 +31,23 @@ const (
 
 // rejected returns what to report about a failed write. It returns an error if the API server did
 // not respond, or if the failure may disappear by itself.
-func (p *pass) rejected(kind children.Kind, err error, took time.Duration) (child, error) {
+func (rec *reconciliation) rejected(kind children.Kind, err error, took time.Duration) (outcome, error) {
 	var response apierrors.APIStatus
 	isResponse := errors.As(err, &response)
 	isTemporary := isOverload(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 	if !isResponse || isTemporary {
-		return child{}, err
+		return outcome{}, err
 	}
 	isSlow := took > slowFailure
 	// A webhook hangs, while another client keeps changing the child.
 	willFailAgain := isSlow && apierrors.IsConflict(err)
 	mayDisappear := isTransient(response.Status().Code) && !willFailAgain
-	if mayDisappear && p.backoff.FailedUncertainly(p.childOf(kind), p.echo.Generation) <= maxTransient {
-		return child{}, err
+	if mayDisappear && rec.backoff.FailedUncertainly(rec.childOf(kind), rec.echo.Generation) <= maxTransient {
+		return outcome{}, err
 	}
-	rejected := p.fail(kind, echov1.ReasonRejected, err.Error())
+	rejected := rec.fail(kind, echov1.ReasonRejected, err.Error())
 	if isSlow {
-		p.readOnly = true
+		rec.readOnly = true
 		rejected.recheck = backoff.Min
 	}
 	return rejected, nil
@@ -55,26 +55,27 @@ func (p *pass) rejected(kind children.Kind, err error, took time.Duration) (chil
 
 // rejectedUpdate is like rejected, for a write of an existing child. The cache may lag behind the
 // child: only the live object shows whether that is the reason of the rejection.
-func (p *pass) rejectedUpdate(ctx context.Context, kind children.Kind, written client.Object, err error, took time.Duration) (child, error) {
-	// A patch of another version is invalid, and a deletion of another version is a conflict.
+func (rec *reconciliation) rejectedUpdate(ctx context.Context, kind children.Kind, written client.Object, err error, took time.Duration) (outcome, error) {
+	// The test of the version in a patch is invalid (422), and the precondition of a deletion is a conflict (409).
 	mayBeStale := apierrors.IsInvalid(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err)
 	if !mayBeStale {
-		return p.rejected(kind, err, took)
+		return rec.rejected(kind, err, took)
 	}
-	live, readErr := p.readLive(ctx, kind)
+	live, readErr := rec.readLive(ctx, kind)
 	if readErr != nil {
-		return child{}, readErr
+		return outcome{}, readErr
 	}
 	isReplaced := live == nil || live.GetUID() != written.GetUID()
 	isChanged := isReplaced || live.GetResourceVersion() != written.GetResourceVersion()
+	isStale := isReplaced || isChanged && took <= slowFailure
 	switch {
-	case isReplaced, isChanged && took <= slowFailure:
-		return child{}, fmt.Errorf("%w: %w", errStaleChild, err)
+	case isStale:
+		return outcome{}, fmt.Errorf("%w: %w", errStaleChild, err)
 	case isChanged:
 		// If the child changes while a webhook hangs, the API server returns no error of the webhook.
 		err = fmt.Errorf("the API server answered late, perhaps because of a slow admission webhook: %w", err)
 	}
-	return p.rejected(kind, err, took)
+	return rec.rejected(kind, err, took)
 }
 
 // errStaleChild reports that the child in the cache has since been changed or deleted.
@@ -99,21 +100,21 @@ func isOverload(err error) bool {
 
 // notControlled returns what to report about an object under the child's name that the Echo does
 // not control.
-func (p *pass) notControlled(kind children.Kind, live client.Object) child {
+func (rec *reconciliation) notControlled(kind children.Kind, live client.Object) outcome {
 	controller := metav1.GetControllerOf(live)
-	if isEarlierEcho := controller != nil && controller.Kind == echoKind && controller.Name == p.echo.Name && isEchoGroup(controller.APIVersion); isEarlierEcho {
+	if isEarlierEcho := controller != nil && controller.Kind == echoKind && controller.Name == rec.echo.Name && isEchoGroup(controller.APIVersion); isEarlierEcho {
 		message := fmt.Sprintf("%s %s of an earlier Echo (UID %s) is being deleted", kind.Name, live.GetName(), controller.UID)
 		if finalizers := live.GetFinalizers(); len(finalizers) > 0 {
 			message += "; its finalizers: " + strings.Join(finalizers, ", ")
 		}
-		return child{waiting: message, recheck: p.recheckOwner(kind)}
+		return outcome{waiting: message, recheck: rec.recheckOwner(kind)}
 	}
-	p.Metrics.CountConflict(kind.Name)
+	rec.Metrics.CountConflict(kind.Name)
 	name := "none"
 	if controller != nil {
 		name = fmt.Sprintf("%s %s, UID %s", controller.Kind, controller.Name, controller.UID)
 	}
-	return child{recheck: p.recheckOwner(kind), failure: &status.Failure{Reason: echov1.ReasonConflict, Message: fmt.Sprintf(
+	return outcome{recheck: rec.recheckOwner(kind), failure: &status.Failure{Reason: echov1.ReasonConflict, Message: fmt.Sprintf(
 		"%s %s exists and is not controlled by this Echo (controller: %s): delete or rename it", kind.Name, live.GetName(), name)}}
 }
 
@@ -123,8 +124,8 @@ func isEchoGroup(apiVersion string) bool {
 }
 
 // mutatedByAdmission reports that admission changed fields that determine the answer.
-func (p *pass) mutatedByAdmission(kind children.Kind, object client.Object, difference children.Difference) child {
-	mutated := p.fail(kind, echov1.ReasonRejected, fmt.Sprintf(
+func (rec *reconciliation) mutatedByAdmission(kind children.Kind, object client.Object, difference children.Difference) outcome {
+	mutated := rec.fail(kind, echov1.ReasonRejected, fmt.Sprintf(
 		"an admission policy or webhook changed %s, which determines the answer", strings.Join(difference.AnswerFields, ", ")))
 	mutated.object = object
 	return mutated

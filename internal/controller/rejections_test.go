@@ -41,9 +41,9 @@ func TestAnOverloadOfTheAPIServerIsNotReported(t *testing.T) {
 				t.Fatal(err)
 			}
 			denied := direct.Create(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "echo-hello"}})
-			p, reported := (&EchoReconciler{}).newPass(&echov1.Echo{}), false
+			rec, reported := (&EchoReconciler{}).newReconciliation(&echov1.Echo{}), false
 			for range 2 * maxTransient {
-				result, err := p.rejected(kindOf("Service"), denied, 0)
+				result, err := rec.rejected(kindOf("Service"), denied, 0)
 				if reported = result.failure != nil; !reported && err == nil {
 					t.Fatalf("error = nil, want %v", denied)
 				}

@@ -15,37 +15,37 @@ import (
 )
 
 // reconcileRoute reconciles the HTTPRoute if the cache contains the kind.
-func (p *pass) reconcileRoute(ctx context.Context, kind children.Kind) error {
-	if missing := p.Optional.Check(); missing != nil {
-		return p.reportMissingKind(kind, missing)
+func (rec *reconciliation) reconcileRoute(ctx context.Context, kind children.Kind) error {
+	if missing := rec.Optional.Check(); missing != nil {
+		return rec.reportMissingKind(kind, missing)
 	}
-	c, err := p.reconcileChild(ctx, kind)
-	p.report(c)
-	if kind.Wanted(p.echo) || c.failure != nil {
-		object, _ := c.object.(*gatewayv1.HTTPRoute)
-		p.observed.Route = &status.Route{Object: object, Failure: c.failure}
+	result, err := rec.reconcileChild(ctx, kind)
+	rec.report(result)
+	if kind.Wanted(rec.echo) || result.failure != nil {
+		object, _ := result.object.(*gatewayv1.HTTPRoute)
+		rec.observed.Route = &status.Route{Object: object, Failure: result.failure}
 	}
 	return err
 }
 
 // reportMissingKind reports why the cache does not contain the kind. If there is an HTTPRoute,
 // it reconciles the Echo when the cache contains the kind.
-func (p *pass) reportMissingKind(kind children.Kind, missing error) error {
+func (rec *reconciliation) reportMissingKind(kind children.Kind, missing error) error {
 	isNotServed := errors.Is(missing, informers.ErrNotServed)
-	hasNone := !kind.Wanted(p.echo) && (isNotServed || !isRouted(p.echo))
+	hasNone := !kind.Wanted(rec.echo) && (isNotServed || !isRouted(rec.echo))
 	switch {
 	case hasNone:
 		return nil
 	case isNotServed:
-		p.report(child{recheck: p.Optional.Period})
-		p.observed.Route = &status.Route{NotInstalled: true}
+		rec.report(outcome{recheck: rec.Optional.Period})
+		rec.observed.Route = &status.Route{NotInstalled: true}
 		return nil
 	case errors.Is(missing, informers.ErrNotYet):
 		return missing
 	default:
 		failure := &status.Failure{Reason: echov1.ReasonRejected, Message: kind.Name + ": " + missing.Error()}
-		p.report(child{failure: failure, recheck: backoff.Max})
-		p.observed.Route = &status.Route{Failure: failure}
+		rec.report(outcome{failure: failure, recheck: backoff.Max})
+		rec.observed.Route = &status.Route{Failure: failure}
 		return nil
 	}
 }

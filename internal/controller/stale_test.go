@@ -24,7 +24,7 @@ var _ = Describe("A child of a stale Echo", func() {
 		stop()
 
 		reconciler := &EchoReconciler{Client: operatorClient(), APIReader: operatorClient(), ServerImage: serverImage, Optional: informers.NewOptional(0)}
-		err := reconciler.newPass(stale).reconcileChildren(ctx)
+		err := reconciler.newReconciliation(stale).reconcileChildren(ctx)
 		Expect(err).To(MatchError(errStaleEcho))
 		Expect(containerOf(echo).Args).To(ContainElement("-text=newer"))
 		Expect(komega.Get(budgetOf(echo))()).To(Succeed(), "the budget of the newest spec was deleted")
@@ -41,7 +41,7 @@ var _ = Describe("A child of a stale Echo", func() {
 		since := auditMark()
 
 		reconciler := &EchoReconciler{Client: operatorClient(), APIReader: operatorClient(), ServerImage: serverImage, Optional: informers.NewOptional(0)}
-		err := reconciler.newPass(echo).reconcileChildren(ctx)
+		err := reconciler.newReconciliation(echo).reconcileChildren(ctx)
 		Expect(err).To(MatchError(errStaleEcho))
 		get := "get services/ " + echo.Namespace + "/echo-hello" // Once instead of the cache.
 		Expect(requestsSince(since)).To(ConsistOf(get, get, "get echoes/ "+echo.Namespace+"/hello"))

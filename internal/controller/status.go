@@ -66,11 +66,12 @@ func (r *EchoReconciler) writeStatus(ctx context.Context, echo *echov1.Echo, nex
 	return 0, nil
 }
 
-// firstReady reports whether the Echo has become ready for the first time.
+// firstReady reports whether the Echo has become ready for the first time. The transition time of an Echo that was
+// never ready is that of its creation, see withTransitionTimes.
 func firstReady(before, after *echov1.Echo) bool {
 	was := meta.FindStatusCondition(before.Status.Conditions, echov1.ConditionReady)
-	return meta.IsStatusConditionTrue(after.Status.Conditions, echov1.ConditionReady) &&
-		(was == nil || was.Status == metav1.ConditionFalse && was.LastTransitionTime.Equal(&before.CreationTimestamp))
+	wasNeverReady := was == nil || was.Status == metav1.ConditionFalse && was.LastTransitionTime.Equal(&before.CreationTimestamp)
+	return wasNeverReady && meta.IsStatusConditionTrue(after.Status.Conditions, echov1.ConditionReady)
 }
 
 // unrecorded are the reasons of the start of a rollout, of a route or of a verification. The user has

@@ -18,8 +18,8 @@ const (
 	// may delay each write by 30 s.
 	slowAfter = 250 * time.Millisecond
 
-	// MaxSlow is the maximum number of reconciliations without a seat. Each holds a request open, and some memory.
-	MaxSlow = 240
+	// maxSlow is the maximum number of reconciliations without a seat. Each holds a request open, and some memory.
+	maxSlow = 240
 
 	// maxInWork is the maximum number of reconciliations of one namespace, with and without a seat.
 	maxInWork = 24
@@ -31,7 +31,7 @@ type Options[T comparable] struct {
 	Name string
 	// RateLimiter determines when an item that failed is added again.
 	RateLimiter workqueue.TypedRateLimiter[T]
-	// Seats is the maximum number of items in work that are not slow. A controller needs MaxSlow more workers.
+	// Seats is the maximum number of items in work that are not slow. The controller needs Workers(Seats).
 	Seats int
 	// Namespace returns the namespace of an item.
 	Namespace func(T) string
@@ -66,6 +66,9 @@ type seat struct {
 	// givenBack is true if the item is slow.
 	givenBack bool
 }
+
+// Workers returns the number of workers that a queue with a number of seats needs.
+func Workers(seats int) int { return seats + maxSlow }
 
 // New returns an empty queue.
 func New[T comparable](o Options[T]) *Queue[T] {
@@ -109,7 +112,7 @@ func (q *Queue[T]) choose() bool {
 // hasShareLeft reports whether the namespace may have one more item in work. All of them may become slow. The
 // share shrinks while many are, so that one namespace after the other cannot take all workers.
 func (q *Queue[T]) hasShareLeft(namespace string) bool {
-	return q.inWork[namespace] < min(q.share, max(1, (MaxSlow-q.slow)/2))
+	return q.inWork[namespace] < min(q.share, max(1, (maxSlow-q.slow)/2))
 }
 
 // sit starts the time for which an item in work keeps its seat.

@@ -41,7 +41,7 @@ func inBubbleWith(t *testing.T, seats int, urgent func(string) bool, test func(t
 // work starts all workers of a queue. An item takes the given time. It returns the items in the order of their starts.
 func work(q *Queue[string], seats int, duration func(item string) time.Duration) <-chan string {
 	started := make(chan string, 100_000)
-	for range seats + MaxSlow {
+	for range Workers(seats) {
 		go func() {
 			for {
 				item, shutDown := q.Get()
@@ -195,8 +195,8 @@ func TestANamespaceHasAShareOfSlowItems(t *testing.T) {
 				t.Fatalf("beside %d slow namespaces: started %v, want other/1", n+1, items)
 			}
 		}
-		if q.slow > MaxSlow {
-			t.Errorf("%d slow items, want at most %d", q.slow, MaxSlow)
+		if q.slow > maxSlow {
+			t.Errorf("%d slow items, want at most %d", q.slow, maxSlow)
 		}
 	})
 }

@@ -13,6 +13,6 @@ import (
 	"github.com/kkloud-io/echo-operator/internal/children"
 )
 
-func (p *pass) remove(context.Context, children.Kind, client.Object) (child, error) {
-	return child{}, nil
+func (rec *reconciliation) remove(context.Context, children.Kind, client.Object) (outcome, error) {
+	return outcome{}, nil
 }

@@ -10,4 +10,4 @@ import (
 	"github.com/kkloud-io/echo-operator/internal/children"
 )
 
-func (p *pass) accepted(children.Kind) *echov1.OverriddenChild { return nil }
+func (rec *reconciliation) accepted(children.Kind) *echov1.OverriddenChild { return nil }

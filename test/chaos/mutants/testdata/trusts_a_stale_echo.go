@@ -7,4 +7,4 @@ package controller
 
 import "context"
 
-func (p *pass) checkNewest(context.Context) error { return nil }
+func (rec *reconciliation) checkNewest(context.Context) error { return nil }
