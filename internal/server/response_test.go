@@ -27,6 +27,8 @@ func TestAddHeaderNamesWhatIsNotAllowed(t *testing.T) {
 		"X: a\rb":                           "control character",
 		"X: a\x00b":                         "control character",
 		"X: a\x7fb":                         "control character",
+		"X: a\r\n":                          "control character",
+		"X: a\r\n\r\nHTTP/1.1 200 OK":       "control character",
 		"Connection: close":                 "sets the header Connection itself",
 		"content-length: 3":                 "sets the header content-length itself",
 		"Date: today":                       "sets the header Date itself",
