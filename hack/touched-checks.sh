@@ -11,6 +11,6 @@ touched() { [ -z "$base" ] || grep -qE "^($1)" <<<"$paths"; }
 go='go\.(mod|sum)$|Makefile$|make/|Dockerfile$'
 ! touched "$go|api/|cmd/verifier/|internal/(verifier|children|status)/|test/e2e/.*verif" || echo e2e-verification
 ! touched "$go|api/|internal/(children|controller|informers)/|test/e2e/.*gateway|hack/local-cluster/" || echo e2e-gateway
-! touched "$go|bundle|catalog/|config/|cmd/main|hack/catalog/|test/e2e/(olmv0|internal)|hack/local-cluster/" || echo e2e-olm-v0
+! touched "$go|bundle|catalog/|config/|cmd/main|internal/olm/|hack/catalog/|test/e2e/(olmv0|internal)|hack/local-cluster/" || echo e2e-olm-v0
 ! touched "$go|bundle|catalog/|config/|hack/catalog/|test/e2e/(olmv1|internal)|hack/local-cluster/" || echo e2e-olm-v1
 ! touched "$go|hack/(local-cluster|go\.)|tools/" || echo cluster-test
