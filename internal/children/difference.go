@@ -56,94 +56,111 @@ type Difference struct {
 
 // Compare returns how a live child differs from its desired state. It fails if one of them cannot be encoded
 // in JSON.
-func Compare(kind Kind, live, desired Object) (Difference, error) {
-	before, after, err := encodeBoth(live, desired)
+func Compare(kind Kind, live, desired Object) (d Difference, err error) {
+	before, err := newDocument(live)
 	if err != nil {
-		return Difference{}, err
+		return d, err
 	}
-	liveDocument, before, err := withMetadata(before)
+	after, err := newDocument(desired)
 	if err != nil {
-		return Difference{}, err
+		return d, err
 	}
-	desiredDocument, after, err := withMetadata(after)
+	toDesired, err := before.patchTo(after)
 	if err != nil {
-		return Difference{}, err
+		return d, err
 	}
-	patch, err := jsonpatch.CreatePatch(before, after)
+	toLive, err := after.patchTo(before)
 	if err != nil {
-		return Difference{}, fmt.Errorf("compare %s with its desired state: %w", kind.Name, err)
+		return d, err
 	}
-	reverse, err := jsonpatch.CreatePatch(after, before)
-	if err != nil {
-		return Difference{}, fmt.Errorf("compare %s with its desired state: %w", kind.Name, err)
-	}
-	var found Difference
-	var values []string
-	for _, operation := range patch {
-		// Admission may have renamed the item of a list, so its desired name counts.
-		document := desiredDocument
+	for _, operation := range toDesired {
+		named := after // Admission may have renamed the item of a list, so its desired name counts.
 		if operation.Operation == "remove" {
-			document = liveDocument
+			named = before
 		}
-		field := fieldName(document, operation.Path)
-		found.Fields = append(found.Fields, field)
+		field := fieldName(named.content, operation.Path)
+		d.Fields = append(d.Fields, field)
 		if kind.DeterminesAnswer(field) {
-			found.AnswerFields = append(found.AnswerFields, field)
+			d.AnswerFields = append(d.AnswerFields, field)
 		}
-		values = append(values, "desired "+operation.Json())
 	}
-	for _, operation := range reverse {
-		values = append(values, "live "+operation.Json())
-	}
-	slices.Sort(found.Fields)
-	found.Fields = slices.Compact(found.Fields)
-	slices.Sort(found.AnswerFields)
-	slices.Sort(values)
-	sum := sha256.Sum256([]byte(strings.Join(values, "\n")))
-	found.Hash = hex.EncodeToString(sum[:8])
-	return found, nil
+	slices.Sort(d.Fields)
+	d.Fields = slices.Compact(d.Fields)
+	slices.Sort(d.AnswerFields)
+	d.Hash = hashOf(toDesired, toLive)
+	return d, nil
 }
 
-// withMetadata returns an object with empty labels and annotations if it has none. So the difference of
+// hashOf returns a hash of the desired and of the live values.
+func hashOf(toDesired, toLive []jsonpatch.Operation) string {
+	var values []string
+	for _, operation := range toDesired {
+		values = append(values, "desired "+operation.Json())
+	}
+	for _, operation := range toLive {
+		values = append(values, "live "+operation.Json())
+	}
+	slices.Sort(values)
+	sum := sha256.Sum256([]byte(strings.Join(values, "\n")))
+	return hex.EncodeToString(sum[:8])
+}
+
+// document is an object in JSON.
+type document struct {
+	content any
+	encoded []byte
+}
+
+// newDocument encodes an object, with empty labels and annotations if it has none. So the difference of
 // one annotation is the same whether or not another client adds one, as the Deployment controller does
 // after each write that removes its revision.
-func withMetadata(encoded []byte) (document any, normalized []byte, err error) {
-	object := map[string]any{}
-	if err := json.Unmarshal(encoded, &object); err != nil {
-		return nil, nil, err
+func newDocument(object Object) (d document, err error) {
+	encoded, err := json.Marshal(object)
+	if err != nil {
+		return d, fmt.Errorf("encode a child: %w", err)
 	}
-	if metadata, is := object["metadata"].(map[string]any); is {
+	content := map[string]any{}
+	if err := json.Unmarshal(encoded, &content); err != nil {
+		return d, fmt.Errorf("decode a child: %w", err)
+	}
+	if metadata, is := content["metadata"].(map[string]any); is {
 		for _, field := range []string{"labels", "annotations"} {
 			if metadata[field] == nil {
 				metadata[field] = map[string]any{}
 			}
 		}
 	}
-	normalized, err = json.Marshal(object)
-	return object, normalized, err
+	normalized, err := json.Marshal(content)
+	return document{content, normalized}, err
 }
 
-func encodeBoth(live, desired Object) (before, after []byte, err error) {
-	if before, err = json.Marshal(live); err != nil {
-		return nil, nil, fmt.Errorf("encode the live child: %w", err)
+func (d document) patchTo(other document) ([]jsonpatch.Operation, error) {
+	return createPatch(d.encoded, other.encoded)
+}
+
+func createPatch(before, after []byte) ([]jsonpatch.Operation, error) {
+	operations, err := jsonpatch.CreatePatch(before, after)
+	if err != nil {
+		return nil, fmt.Errorf("compare a child with its desired state: %w", err)
 	}
-	if after, err = json.Marshal(desired); err != nil {
-		return nil, nil, fmt.Errorf("encode the desired child: %w", err)
-	}
-	return before, after, nil
+	return operations, nil
 }
 
 // LockedPatch returns a JSON patch (RFC 6902) that turns the live child into the desired one, and
 // leaves fields alone that this client does not know. The API server rejects it as invalid, before
 // admission and without any change, if the child is not in the version that was read.
 func LockedPatch(live, desired Object) ([]byte, error) {
-	before, after, err := encodeBoth(live, desired)
+	before, err := json.Marshal(live)
+	if err != nil {
+		return nil, fmt.Errorf("encode the live child: %w", err)
+	}
+	after, err := json.Marshal(desired)
+	if err != nil {
+		return nil, fmt.Errorf("encode the desired child: %w", err)
+	}
+	operations, err := createPatch(before, after)
 	if err != nil {
 		return nil, err
-	}
-	operations, err := jsonpatch.CreatePatch(before, after)
-	if err != nil {
-		return nil, fmt.Errorf("compare the child with its desired state: %w", err)
 	}
 	sameVersion := jsonpatch.NewOperation("test", "/metadata/resourceVersion", live.GetResourceVersion())
 	return json.Marshal(slices.Insert(operations, 0, sameVersion))

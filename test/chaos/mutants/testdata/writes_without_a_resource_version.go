@@ -5,20 +5,16 @@
 
 package children
 
-import (
-	"encoding/json"
-
-	"gomodules.xyz/jsonpatch/v2"
-)
+import "encoding/json"
 
 func LockedPatch(live, desired Object) ([]byte, error) {
-	before, after, err := encodeBoth(live, desired)
+	patch, err := originalLockedPatch(live, desired)
 	if err != nil {
 		return nil, err
 	}
-	operations, err := jsonpatch.CreatePatch(before, after)
-	if err != nil {
+	var operations []json.RawMessage
+	if err := json.Unmarshal(patch, &operations); err != nil {
 		return nil, err
 	}
-	return json.Marshal(operations)
+	return json.Marshal(operations[1:])
 }
