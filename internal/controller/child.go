@@ -17,23 +17,7 @@ import (
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/internal/informers"
-	"github.com/kkloud-io/echo-operator/internal/status"
 )
-
-// outcome is what a reconciliation found or did about one child.
-type outcome struct {
-	// object is the child as the API server last returned it. It is nil if the Echo controls
-	// none, or the child is being deleted.
-	object client.Object
-	// failure is why the child does not have its desired state.
-	failure *status.Failure
-	// overridden has the fields that admission changed, where the operator accepted the result.
-	overridden *echov1.OverriddenChild
-	// waiting is what the child waits for, without a failure.
-	waiting string
-	// recheck is when to reconcile again without an event. 0 means that events suffice.
-	recheck time.Duration
-}
 
 // unwatchedRecheck is when to read a child again that the watch does not report, because it lacks the operator's label.
 const unwatchedRecheck = 5 * time.Second

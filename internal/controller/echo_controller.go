@@ -155,16 +155,6 @@ func (r *EchoReconciler) Reconcile(ctx context.Context, echo *echov1.Echo) (ctrl
 	return ctrl.Result{RequeueAfter: earliest(rec.recheck, paused, seconds)}, nil
 }
 
-// earliest returns the shortest of the times that are not 0.
-func earliest(times ...time.Duration) (shortest time.Duration) {
-	for _, t := range times {
-		if t > 0 && (shortest == 0 || t < shortest) {
-			shortest = t
-		}
-	}
-	return shortest
-}
-
 // retry returns when to retry after an error. A rejection of a child is none: the status reports it, and package
 // backoff decides when the write is repeated.
 //

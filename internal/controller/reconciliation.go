@@ -1,12 +1,9 @@
 package controller
 
 import (
-	"context"
-	"errors"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
@@ -36,39 +33,6 @@ func (r *EchoReconciler) newReconciliation(echo *echov1.Echo) *reconciliation {
 	}
 }
 
-// reconcileChildren reconciles every child, also after the rejection of another one. Rejections become part of the
-// observation. It returns all other errors. The kinds are in the order of their dependencies: a verifier depends on
-// the Deployment and on the Service.
-func (rec *reconciliation) reconcileChildren(ctx context.Context) error {
-	var failed []error
-	for _, kind := range children.Kinds {
-		err := rec.reconcileKind(ctx, kind)
-		if errors.Is(err, errStaleEcho) {
-			return err // The other children would be written for the same stale Echo.
-		}
-		failed = append(failed, err)
-	}
-	return errors.Join(failed...)
-}
-
-func (rec *reconciliation) reconcileKind(ctx context.Context, kind children.Kind) error {
-	switch {
-	case kind.OptionalAPI:
-		return rec.reconcileRoute(ctx, kind)
-	case kind.Verifier:
-		return rec.reconcileVerifier(ctx, kind)
-	}
-	result, err := rec.reconcileChild(ctx, kind)
-	rec.report(result)
-	switch object := result.object.(type) {
-	case *appsv1.Deployment:
-		rec.observed.Deployment = object
-	case *corev1.Service:
-		rec.observeService(object)
-	}
-	return err
-}
-
 // report adds to the observation what the status reports about every child.
 func (rec *reconciliation) report(result outcome) {
 	if result.failure != nil {
@@ -83,47 +47,33 @@ func (rec *reconciliation) report(result outcome) {
 	rec.recheck = earliest(rec.recheck, result.recheck)
 }
 
-// serviceLag is how long a node may take to apply a change of the Service: kube-proxy collects changes for a second.
-const serviceLag = 2 * time.Second
-
-func (rec *reconciliation) observeService(service *corev1.Service) {
-	rec.observed.Service, rec.inputs.ClusterIPs = service, service.Spec.ClusterIPs
-	if lag := time.Until(rec.lastServiceChange().Add(serviceLag)); lag > 0 {
-		rec.report(outcome{waiting: "Service: the nodes apply the change", recheck: lag})
-	}
-}
-
 // wants reports whether the Echo has a child of the kind. An administrator has to allow a verifier on every node.
 func (rec *reconciliation) wants(kind children.Kind) bool {
 	isAllowed := rec.AllowEveryNodeVerification || !kind.Verifier || !children.WantsVerifierDaemonSet(rec.echo)
 	return isAllowed && kind.Wanted(rec.echo)
 }
 
-// reconcileVerifier reconciles a verifier, once the newest spec is rolled out: so every result of the newest verifier is
-// about that spec.
-func (rec *reconciliation) reconcileVerifier(ctx context.Context, kind children.Kind) (err error) {
-	var result outcome
-	isOutdated := rec.wants(kind) && !rec.canVerify()
-	if isOutdated {
-		result, err = rec.observeChild(ctx, kind)
-	} else {
-		result, err = rec.reconcileChild(ctx, kind)
-	}
-	rec.report(result)
-	if !kind.Wanted(rec.echo) {
-		return err
-	}
-	verification := &status.Verification{Failure: result.failure, NotAllowed: !rec.wants(kind), Outdated: isOutdated}
-	switch object := result.object.(type) {
-	case *appsv1.Deployment:
-		verification.Deployment = object
-	case *appsv1.DaemonSet:
-		verification.DaemonSet = object
-	}
-	rec.observed.Verification = verification
-	return err
+// outcome is what a reconciliation found or did about one child.
+type outcome struct {
+	// object is the child as the API server last returned it. It is nil if the Echo controls
+	// none, or the child is being deleted.
+	object client.Object
+	// failure is why the child does not have its desired state.
+	failure *status.Failure
+	// overridden has the fields that admission changed, where the operator accepted the result.
+	overridden *echov1.OverriddenChild
+	// waiting is what the child waits for, without a failure.
+	waiting string
+	// recheck is when to reconcile again without an event. 0 means that events suffice.
+	recheck time.Duration
 }
 
-func (rec *reconciliation) canVerify() bool {
-	return len(children.ClusterIPs(rec.inputs)) > 0 && status.IsRolledOut(rec.echo, rec.observed)
+// earliest returns the shortest of the times that are not 0.
+func earliest(times ...time.Duration) (shortest time.Duration) {
+	for _, t := range times {
+		if t > 0 && (shortest == 0 || t < shortest) {
+			shortest = t
+		}
+	}
+	return shortest
 }
