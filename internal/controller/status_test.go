@@ -103,6 +103,8 @@ var _ = Describe("The status in the course of time", func() {
 		By("moving the last rollout and the start of the scale-up into the past")
 		past := metav1.NewTime(time.Now().Add(-100 * time.Second))
 		deployment := deploymentOf(echo)
+		// Afterwards, the Deployment controller observes no progress.
+		Eventually(komega.Object(deployment)).Should(HaveField("Status.UpdatedReplicas", BeEquivalentTo(2)))
 		Eventually(komega.UpdateStatus(deployment, func() {
 			for i := range deployment.Status.Conditions {
 				deployment.Status.Conditions[i].LastUpdateTime = past
