@@ -100,7 +100,7 @@ var _ = Describe("The status in the course of time", func() {
 		Eventually(func() int { return len(livePods(echo)) }).Should(Equal(2))
 		expectCondition(echo, echov1.ConditionProgressing, metav1.ConditionTrue, echov1.ReasonRollingOut)
 
-		By("moving the last rollout and the start of the scale-up into the past")
+		By("moving the last rollout, the ready pod and the start of the scale-up into the past")
 		past := metav1.NewTime(time.Now().Add(-100 * time.Second))
 		deployment := deploymentOf(echo)
 		// Afterwards, the Deployment controller observes no progress.
@@ -110,6 +110,11 @@ var _ = Describe("The status in the course of time", func() {
 				deployment.Status.Conditions[i].LastUpdateTime = past
 			}
 		})).Should(Succeed())
+		changeStatus(podOf(echo, isReadyPod), func(s *corev1.PodStatus) {
+			for i := range s.Conditions {
+				s.Conditions[i].LastTransitionTime = past
+			}
+		})
 		Eventually(komega.UpdateStatus(echo, func() {
 			meta.FindStatusCondition(echo.Status.Conditions, echov1.ConditionProgressing).LastTransitionTime = past
 		})).Should(Succeed())
