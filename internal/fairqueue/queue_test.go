@@ -74,6 +74,21 @@ func drain(started <-chan string) (items []string) {
 	return items
 }
 
+// state has the numbers of free seats, of items in work, and of those without a seat.
+type state struct{ free, inWork, slow int }
+
+func stateOf(q *Queue[string]) state {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return state{q.free, len(q.seats), q.slow}
+}
+
+func inWork(q *Queue[string], namespace string) int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.inWork[namespace]
+}
+
 func TestNamespacesTakeTurnsHoweverManyItemsOneHas(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, q *Queue[string]) {
 		add(q, "many/%d", 10_000)
@@ -140,15 +155,15 @@ func TestASlowItemGivesItsSeatBackForGood(t *testing.T) {
 		for range 20 {
 			time.Sleep(slowAfter)
 			synctest.Wait()
-			if working := len(q.seats) - q.slow; working > 1 || q.free < 0 || q.free > 1 {
-				t.Fatalf("%d items have a seat, %d seats are free, want 1 in all", working, q.free)
+			if now := stateOf(q); now.inWork-now.slow > 1 || now.free < 0 || now.free > 1 {
+				t.Fatalf("%+v, want one seat", now)
 			}
 		}
 		if items := drain(started); len(items) < 10 {
 			t.Errorf("%d items were started beside the slow one, want at least 10", len(items))
 		}
-		if q.slow != 0 {
-			t.Errorf("after the end of the slow item, %d are slow", q.slow)
+		if now := stateOf(q); now.slow != 0 {
+			t.Errorf("after the end of the slow item, %d are slow", now.slow)
 		}
 	})
 }
@@ -185,7 +200,7 @@ func TestANamespaceHasAShareOfSlowItems(t *testing.T) {
 			add(q, namespace+"/%d", 10*maxInWork)
 			time.Sleep(time.Minute)
 			synctest.Wait()
-			if got := q.inWork[namespace]; got < 1 || got > maxInWork {
+			if got := inWork(q, namespace); got < 1 || got > maxInWork {
 				t.Fatalf("namespace %d has %d slow items, want 1 to %d", n, got, maxInWork)
 			}
 			drain(started)
@@ -195,8 +210,8 @@ func TestANamespaceHasAShareOfSlowItems(t *testing.T) {
 				t.Fatalf("beside %d slow namespaces: started %v, want other/1", n+1, items)
 			}
 		}
-		if q.slow > maxSlow {
-			t.Errorf("%d slow items, want at most %d", q.slow, maxSlow)
+		if now := stateOf(q); now.slow > maxSlow {
+			t.Errorf("%d slow items, want at most %d", now.slow, maxSlow)
 		}
 	})
 }
@@ -240,8 +255,8 @@ func TestAPanicFreesOneSeat(t *testing.T) {
 			time.Sleep(2 * slowAfter)
 			panic("in a reconciliation")
 		}()
-		if q.free != 1 || len(q.seats) != 0 || len(q.inWork) != 0 {
-			t.Errorf("%d free seats, %d items in work, %v, want 1 and none", q.free, len(q.seats), q.inWork)
+		if now := stateOf(q); now != (state{free: 1}) {
+			t.Errorf("%+v, want one free seat and nothing else", now)
 		}
 	})
 }
@@ -253,6 +268,7 @@ func TestTheMetricsShowTheItemsThatWait(t *testing.T) {
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, time.Second),
 			Seats:       1, Namespace: func(string) string { return "a" }, Urgent: func(string) bool { return false },
 		})
+		earlier, earlierSum := metricOf(t, "workqueue_queue_duration_seconds")
 		add(q, "%d", 3)
 		started := work(q, 1, func(string) time.Duration { return slowAfter / 2 })
 		drain(started)
@@ -261,8 +277,9 @@ func TestTheMetricsShowTheItemsThatWait(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		drain(started)
-		if count, sum := metricOf(t, "workqueue_queue_duration_seconds"); count != 3 || sum < 3*slowAfter.Seconds()/2 {
-			t.Errorf("workqueue_queue_duration_seconds has %v items and the sum %v, want 3 and %v", count, sum, 3*slowAfter.Seconds()/2)
+		if count, sum := metricOf(t, "workqueue_queue_duration_seconds"); count-earlier != 3 || sum-earlierSum < 3*slowAfter.Seconds()/2 {
+			t.Errorf("workqueue_queue_duration_seconds has %v items more and %v s, want 3 and %v s",
+				count-earlier, sum-earlierSum, 3*slowAfter.Seconds()/2)
 		}
 		q.ShutDown()
 		time.Sleep(time.Hour)

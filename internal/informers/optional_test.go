@@ -113,6 +113,8 @@ type fakeCache struct {
 // GetInformer implements cache.Informers.
 func (c fakeCache) GetInformer(ctx context.Context, object client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
 	f := c.fake
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.informers++
 	informer := f.newInformer(&toolscache.ListWatch{ListWithContextFunc: f.listRoutes, WatchFuncWithContext: f.watchRoutes}, object, 0, toolscache.Indexers{})
 	ctx, f.remove = context.WithCancel(context.WithoutCancel(ctx))
@@ -123,7 +125,10 @@ func (c fakeCache) GetInformer(ctx context.Context, object client.Object, _ ...c
 
 // RemoveInformer implements cache.Informers.
 func (c fakeCache) RemoveInformer(context.Context, client.Object) error {
-	if f := c.fake; f.informers > 0 {
+	f := c.fake
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.informers > 0 {
 		f.remove()
 		f.informers--
 	}
