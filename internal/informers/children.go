@@ -12,6 +12,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/kkloud-io/echo-operator/internal/children"
+	"github.com/kkloud-io/echo-operator/internal/status"
 )
 
 // maxCachedSize is the maximum size of a cached child in bytes. Children of the default server are
@@ -63,7 +64,7 @@ func slimRoute(route *gatewayv1.HTTPRoute) {
 			return c.Type != string(gatewayv1.RouteConditionAccepted) && c.Type != string(gatewayv1.RouteConditionResolvedRefs)
 		})
 		for j := range parent.Conditions {
-			parent.Conditions[j].Message = shorten(parent.Conditions[j].Message, maxAnswer)
+			parent.Conditions[j].Message = status.Truncate(parent.Conditions[j].Message, maxAnswer)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kkloud-io/echo-operator/internal/children"
+	"github.com/kkloud-io/echo-operator/internal/status"
 )
 
 // The names of the cache indexes of pods, by the Echo that they serve or verify.
@@ -72,7 +73,7 @@ func slimPod(object any) (any, error) {
 		switch {
 		case isUnscheduled:
 			slim.Status.Conditions = []corev1.PodCondition{{
-				Type: c.Type, Status: c.Status, Reason: c.Reason, Message: shorten(c.Message, maxPodMessage),
+				Type: c.Type, Status: c.Status, Reason: c.Reason, Message: status.Truncate(c.Message, maxPodMessage),
 			}}
 		case isReady:
 			slim.Status.Conditions = []corev1.PodCondition{{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime}}
@@ -93,7 +94,7 @@ func slimContainers(containers []corev1.ContainerStatus) []corev1.ContainerStatu
 		reduced := corev1.ContainerStatus{Name: c.Name, RestartCount: c.RestartCount, Started: c.Started}
 		if waiting := c.State.Waiting; waiting != nil {
 			reduced.State.Waiting = &corev1.ContainerStateWaiting{
-				Reason: waiting.Reason, Message: shorten(waiting.Message, maxPodMessage),
+				Reason: waiting.Reason, Message: status.Truncate(waiting.Message, maxPodMessage),
 			}
 		}
 		if running := c.State.Running; running != nil {
@@ -102,16 +103,10 @@ func slimContainers(containers []corev1.ContainerStatus) []corev1.ContainerStatu
 		if end := c.LastTerminationState.Terminated; end != nil {
 			reduced.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{
 				ExitCode: end.ExitCode, Reason: end.Reason, FinishedAt: end.FinishedAt,
-				Message: shorten(end.Message, maxPodMessage),
+				Message: status.Truncate(end.Message, maxPodMessage),
 			}
 		}
 		slim = append(slim, reduced)
 	}
 	return slim
-}
-
-// shorten returns the first characters of a text, in memory of their own.
-func shorten(text string, limit int) string {
-	characters := []rune(text)
-	return string(characters[:min(len(characters), limit)])
 }
