@@ -171,7 +171,7 @@ func mutateVerifierContainer(container *corev1.Container, l layer, echo *echov1.
 	mutateContainerSecurity(ensure(&container.SecurityContext))
 	container.LivenessProbe = nil
 	mutateProbe(ensure(&container.StartupProbe), "/startz", intstr.FromString(l.portName()), 1, probeTimeoutSeconds)
-	container.StartupProbe.FailureThreshold = decisionSeconds(echo.Spec.Verify) + startSeconds
+	container.StartupProbe.FailureThreshold = int32(StartSeconds(echo.Spec.Verify)) // The period is one second.
 	mutateProbe(ensure(&container.ReadinessProbe), "/readyz", intstr.FromString(l.portName()), readinessSeconds, probeTimeoutSeconds)
 	container.ReadinessProbe.FailureThreshold = 1
 }
@@ -290,6 +290,9 @@ func DecisionSeconds(verify *echov1.Verify, sawRollout bool) int64 {
 
 // settleSeconds is how long the kubelet may take to report a result.
 const settleSeconds = 5
+
+// StartSeconds returns after how many seconds the kubelet restarts a container of a verifier that has no result.
+func StartSeconds(verify *echov1.Verify) int64 { return int64(decisionSeconds(verify) + startSeconds) }
 
 func decisionSeconds(verify *echov1.Verify) int32 {
 	if verify == nil {

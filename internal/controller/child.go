@@ -51,7 +51,7 @@ func (rec *reconciliation) reconcileLive(ctx context.Context, kind children.Kind
 	case !owned:
 		return rec.notControlled(kind, live), nil
 	case !live.GetDeletionTimestamp().IsZero():
-		// The event of the deletion requeues the Echo.
+		result.terminating = deletion(kind, live, "") // The event of its end requeues the Echo.
 	case rec.wants(kind):
 		result, err = rec.update(ctx, kind, live)
 	default:
@@ -103,8 +103,14 @@ func (rec *reconciliation) find(ctx context.Context, kind children.Kind, isToExi
 
 // findUncached is find for a child that the cache lacks.
 func (rec *reconciliation) findUncached(ctx context.Context, kind children.Kind, isToExist bool) (client.Object, error) {
+	if !isToExist {
+		if rec.readOnly || rec.wants(kind) || !rec.mayBeLeft(kind) {
+			return nil, nil
+		}
+		return rec.readLive(ctx, kind) // Somebody may have changed the label by which the cache selects.
+	}
 	mayExist := rec.previouslyReconciled(kind) || rec.hasUnwrittenStatus()
-	if !isToExist || !mayExist {
+	if !mayExist {
 		return nil, nil // Creating the child shows whether it exists.
 	}
 	object, err := rec.readLive(ctx, kind)
@@ -122,6 +128,32 @@ func (rec *reconciliation) readLive(ctx context.Context, kind children.Kind) (cl
 		return nil, client.IgnoreNotFound(err)
 	}
 	return object, nil
+}
+
+// mayBeLeft reports whether an earlier spec may have left a child that is no longer wanted. The status says so until it
+// is written without the child: before that, the operator deletes the child, or the status reports why it cannot.
+func (rec *reconciliation) mayBeLeft(kind children.Kind) bool {
+	reported := rec.echo.Status
+	degraded := meta.FindStatusCondition(reported.Conditions, echov1.ConditionDegraded)
+	isRejected := degraded != nil && degraded.Reason == echov1.ReasonRejected
+	isNotAllowed := kind.Wanted(rec.echo) // But not by the administrator.
+	isOutdated := reported.ObservedGeneration != rec.echo.Generation || isNotAllowed
+	switch {
+	case isRejected, !isOutdated:
+		return isRejected
+	case kind.OptionalAPI:
+		return isRouted(rec.echo)
+	case kind.Verifier:
+		return mayBeVerified(rec.echo)
+	default:
+		return hadReplicas(rec.echo)
+	}
+}
+
+// hadReplicas reports whether the Echo had more than one replica when its status was written.
+func hadReplicas(echo *echov1.Echo) bool {
+	_, replicas, _ := strings.Cut(echo.Status.Ready, "/")
+	return replicas != "" && replicas != "1"
 }
 
 // previouslyReconciled reports whether the status was written after the child had been created.

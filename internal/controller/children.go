@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -35,6 +36,9 @@ func (rec *reconciliation) reconcileKind(ctx context.Context, kind children.Kind
 		return rec.reconcileVerifier(ctx, kind)
 	}
 	result, err := rec.reconcileChild(ctx, kind)
+	if !kind.Optional {
+		result.waiting = cmp.Or(result.waiting, result.terminating)
+	}
 	rec.report(result)
 	switch object := result.object.(type) {
 	case *appsv1.Deployment:
@@ -69,7 +73,7 @@ func (rec *reconciliation) reconcileVerifier(ctx context.Context, kind children.
 	if !kind.Wanted(rec.echo) {
 		return err
 	}
-	verification := &status.Verification{Failure: result.failure, NotAllowed: !rec.wants(kind), Outdated: isOutdated}
+	verification := &status.Verification{Failure: result.failure, NotAllowed: !rec.wants(kind), Outdated: isOutdated, Waiting: result.terminating}
 	switch object := result.object.(type) {
 	case *appsv1.Deployment:
 		verification.Deployment = object

@@ -86,8 +86,7 @@ var _ = Describe("The status", func() {
 	})
 
 	DescribeTable("reports an admission policy that rejects a change", func(reason metav1.StatusReason) {
-		validate(namespace, admissionregistrationv1.Rule{APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"deployments"}},
-			admissionregistrationv1.Validation{Expression: "object.spec.replicas < 3", Message: "two are enough", Reason: &reason})
+		validate(namespace, createAndUpdate("apps", "deployments"), admissionregistrationv1.Validation{Expression: "object.spec.replicas < 3", Message: "two are enough", Reason: &reason})
 		echo := createEcho(namespace, "hello", twoPods)
 		expectReady(echo)
 		Eventually(func(g Gomega) { // The policy takes effect after a moment.
@@ -103,19 +102,23 @@ var _ = Describe("The status", func() {
 	)
 })
 
-// validate has an admission policy validate writes of a resource in the namespace.
-func validate(namespace string, rule admissionregistrationv1.Rule, validation admissionregistrationv1.Validation) {
+func createAndUpdate(group, resource string) admissionregistrationv1.RuleWithOperations {
+	return admissionregistrationv1.RuleWithOperations{
+		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
+		Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{"v1"}, Resources: []string{resource}},
+	}
+}
+
+// validate has an admission policy validate requests in the namespace.
+func validate(namespace string, rule admissionregistrationv1.RuleWithOperations, validation admissionregistrationv1.Validation) (lift func()) {
 	GinkgoHelper()
-	operations := []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: namespace},
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
 			FailurePolicy: ptr.To(admissionregistrationv1.Fail),
 			MatchConstraints: &admissionregistrationv1.MatchResources{
 				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
-				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
-					RuleWithOperations: admissionregistrationv1.RuleWithOperations{Operations: operations, Rule: rule},
-				}},
+				ResourceRules:     []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: rule}},
 			},
 			Validations: []admissionregistrationv1.Validation{validation},
 		},
@@ -127,10 +130,12 @@ func validate(namespace string, rule admissionregistrationv1.Rule, validation ad
 			PolicyName: namespace, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}},
 	}
 	Expect(admin.Create(ctx, binding)).To(Succeed())
-	DeferCleanup(func() {
-		Expect(admin.Delete(ctx, binding)).To(Succeed())
-		Expect(admin.Delete(ctx, policy)).To(Succeed())
-	})
+	lift = func() {
+		Expect(client.IgnoreNotFound(admin.Delete(ctx, binding))).To(Succeed())
+		Expect(client.IgnoreNotFound(admin.Delete(ctx, policy))).To(Succeed())
+	}
+	DeferCleanup(lift)
+	return lift
 }
 
 // exhaustQuota creates a quota that allows no objects of the resource in the namespace.

@@ -64,6 +64,8 @@ type outcome struct {
 	overridden *echov1.OverriddenChild
 	// waiting is what the child waits for, without a failure.
 	waiting string
+	// terminating describes a child that is being deleted, and that the Echo is to have.
+	terminating string
 	// recheck is when to reconcile again without an event. 0 means that events suffice.
 	recheck time.Duration
 }

@@ -92,7 +92,7 @@ var _ = Describe("A child whose deletion waits for a finalizer", func() {
 // denyStatus has an admission policy reject each write of the status of an Echo in the namespace.
 func denyStatus(namespace string) {
 	GinkgoHelper()
-	validate(namespace, admissionregistrationv1.Rule{APIGroups: []string{"kkloud.io"}, APIVersions: []string{"v1"}, Resources: []string{"echoes/status"}},
+	validate(namespace, createAndUpdate("kkloud.io", "echoes/status"),
 		admissionregistrationv1.Validation{Expression: "false", Message: "no status"})
 	probe := createEcho(namespace, "probe")
 	Eventually(func() error {

@@ -103,11 +103,8 @@ func isOverload(err error) bool {
 func (rec *reconciliation) notControlled(kind children.Kind, live client.Object) outcome {
 	controller := metav1.GetControllerOf(live)
 	if isEarlierEcho := controller != nil && controller.Kind == echoKind && controller.Name == rec.echo.Name && isEchoGroup(controller.APIVersion); isEarlierEcho {
-		message := fmt.Sprintf("%s %s of an earlier Echo (UID %s) is being deleted", kind.Name, live.GetName(), controller.UID)
-		if finalizers := live.GetFinalizers(); len(finalizers) > 0 {
-			message += "; its finalizers: " + strings.Join(finalizers, ", ")
-		}
-		return outcome{waiting: message, recheck: rec.recheckOwner(kind)}
+		owner := fmt.Sprintf(" of an earlier Echo (UID %s)", controller.UID)
+		return outcome{waiting: deletion(kind, live, owner), recheck: rec.recheckOwner(kind)}
 	}
 	rec.Metrics.CountConflict(kind.Name)
 	name := "none"
@@ -116,6 +113,15 @@ func (rec *reconciliation) notControlled(kind children.Kind, live client.Object)
 	}
 	return outcome{recheck: rec.recheckOwner(kind), failure: &status.Failure{Reason: echov1.ReasonConflict, Message: fmt.Sprintf(
 		"%s %s exists and is not controlled by this Echo (controller: %s): delete or rename it", kind.Name, live.GetName(), name)}}
+}
+
+// deletion describes a child that is being deleted, and what delays that.
+func deletion(kind children.Kind, live client.Object, owner string) string {
+	message := fmt.Sprintf("%s %s%s is being deleted", kind.Name, live.GetName(), owner)
+	if finalizers := live.GetFinalizers(); len(finalizers) > 0 {
+		message += "; its finalizers: " + strings.Join(finalizers, ", ")
+	}
+	return message
 }
 
 func isEchoGroup(apiVersion string) bool {

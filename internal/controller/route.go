@@ -23,7 +23,7 @@ func (rec *reconciliation) reconcileRoute(ctx context.Context, kind children.Kin
 	rec.report(result)
 	if kind.Wanted(rec.echo) || result.failure != nil {
 		object, _ := result.object.(*gatewayv1.HTTPRoute)
-		rec.observed.Route = &status.Route{Object: object, Failure: result.failure}
+		rec.observed.Route = &status.Route{Object: object, Failure: result.failure, Waiting: result.terminating}
 	}
 	return err
 }

@@ -17,13 +17,13 @@ import (
 )
 
 // withTransitionTimes adds the transition times to the conditions. A new Echo that is not Ready
-// has been so since its creation, and the rollout of a newer generation starts when it is observed.
+// has been so since its creation, and what a newer generation waits for starts when that is observed.
 // Conditions of other types are not kept.
 func withTransitionTimes(next echov1.EchoStatus, echo *echov1.Echo) echov1.EchoStatus {
 	var conditions []metav1.Condition
 	for _, condition := range next.Conditions {
 		before := meta.FindStatusCondition(echo.Status.Conditions, condition.Type)
-		if before != nil && !startsRollout(*before, condition) {
+		if before != nil && !startsAnew(*before, condition) {
 			conditions = append(conditions, *before)
 		}
 		if len(echo.Status.Conditions) == 0 && condition.Type == echov1.ConditionReady && condition.Status == metav1.ConditionFalse {
@@ -35,10 +35,12 @@ func withTransitionTimes(next echov1.EchoStatus, echo *echov1.Echo) echov1.EchoS
 	return next
 }
 
-// startsRollout reports whether the condition is about the rollout of another generation than before.
-func startsRollout(before, after metav1.Condition) bool {
-	inFlight := after.Type == echov1.ConditionProgressing && after.Status == metav1.ConditionTrue
-	return inFlight && after.ObservedGeneration != before.ObservedGeneration
+// startsAnew reports whether the condition waits for something of another generation than before. Package status
+// limits that time.
+func startsAnew(before, after metav1.Condition) bool {
+	isRollingOut := after.Type == echov1.ConditionProgressing && after.Status == metav1.ConditionTrue
+	waits := isRollingOut || after.Status == metav1.ConditionUnknown
+	return waits && after.ObservedGeneration != before.ObservedGeneration
 }
 
 // writeStatus writes the status if it changed, and records an event and metrics. If an external

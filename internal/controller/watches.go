@@ -98,7 +98,7 @@ func echoOfPod(_ context.Context, pod client.Object) (requests []reconcile.Reque
 
 // podChanged passes only pod events that change the failure of the pod, or which containers of
 // a verifier's pod fail, and the end of a server's pod, which Ready waits for. All other changes of pods also
-// change the status of their Deployment or DaemonSet.
+// change the status of their Deployment or DaemonSet, except for the cause why a pod is overdue.
 var podChanged = predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool { return fails(e.Object) },
 	DeleteFunc: func(e event.DeleteEvent) bool {
@@ -107,7 +107,9 @@ var podChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		failureBefore, containersBefore := podFailure(e.ObjectOld)
 		failure, containers := podFailure(e.ObjectNew)
-		return !equality.Semantic.DeepEqual(failureBefore, failure) || !slices.Equal(containersBefore, containers)
+		isOverdue := status.IsOverdue(e.ObjectNew.(*corev1.Pod), metav1.Now())
+		return !equality.Semantic.DeepEqual(failureBefore, failure) || !slices.Equal(containersBefore, containers) ||
+			isOverdue && status.PodCause(e.ObjectOld.(*corev1.Pod)) != status.PodCause(e.ObjectNew.(*corev1.Pod))
 	},
 }
 

@@ -53,6 +53,8 @@ func slimPod(object any) (any, error) {
 		Name:            pod.Name,
 		UID:             pod.UID,
 		ResourceVersion: pod.ResourceVersion,
+
+		CreationTimestamp: pod.CreationTimestamp,
 	}}
 	labels := []string{children.EchoLabel, appsv1.DefaultDeploymentUniqueLabelKey}
 	if pod.Labels[children.VerifiesLabel] != "" {
@@ -67,21 +69,27 @@ func slimPod(object any) (any, error) {
 		slim.Labels[label] = pod.Labels[label]
 	}
 	slim.Status.Phase = pod.Status.Phase
-	for _, c := range pod.Status.Conditions {
-		isUnscheduled := c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse
-		isReady := c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-		switch {
-		case isUnscheduled:
-			slim.Status.Conditions = []corev1.PodCondition{{
-				Type: c.Type, Status: c.Status, Reason: c.Reason, Message: status.Truncate(c.Message, maxPodMessage),
-			}}
-		case isReady:
-			slim.Status.Conditions = []corev1.PodCondition{{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime}}
-		}
+	if pod.Status.Phase == corev1.PodFailed { // The kubelet rejected or evicted it.
+		slim.Status.Reason, slim.Status.Message = pod.Status.Reason, status.Truncate(pod.Status.Message, maxPodMessage)
 	}
+	slim.Status.Conditions = slimConditions(pod.Status.Conditions)
 	slim.Status.InitContainerStatuses = slimContainers(pod.Status.InitContainerStatuses)
 	slim.Status.ContainerStatuses = slimContainers(pod.Status.ContainerStatuses)
 	return slim, nil
+}
+
+// slimConditions returns since when the pod is ready or, if it is not, whether it is scheduled and why it is not ready.
+func slimConditions(conditions []corev1.PodCondition) (slim []corev1.PodCondition) {
+	for _, c := range conditions {
+		reduced := corev1.PodCondition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: status.Truncate(c.Message, maxPodMessage)}
+		switch {
+		case c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue:
+			return []corev1.PodCondition{{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime}}
+		case c.Type == corev1.PodReady, c.Type == corev1.PodScheduled:
+			slim = append(slim, reduced)
+		}
+	}
+	return slim
 }
 
 // slimContainers returns the first containers that are not ready, because a ready one has no failure.
@@ -102,7 +110,7 @@ func slimContainers(containers []corev1.ContainerStatus) []corev1.ContainerStatu
 		}
 		if end := c.LastTerminationState.Terminated; end != nil {
 			reduced.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{
-				ExitCode: end.ExitCode, Reason: end.Reason, FinishedAt: end.FinishedAt,
+				ExitCode: end.ExitCode, Reason: end.Reason, StartedAt: end.StartedAt, FinishedAt: end.FinishedAt,
 				Message: status.Truncate(end.Message, maxPodMessage),
 			}
 		}

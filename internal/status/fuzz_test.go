@@ -94,7 +94,9 @@ func FuzzOf(f *testing.F) {
 		if ready.Reason == echov1.ReasonPodsNotReady && (before == nil || before.Reason != echov1.ReasonRolledOut || before.ObservedGeneration != 7) {
 			t.Errorf("Ready = PodsNotReady, but the generation was not rolled out before: %v", before)
 		}
-		if wait := Recheck(echo, observed, got); wait < 0 || wait > 0 && !RolloutInFlight(got) && degraded.Reason != echov1.ReasonCrashLooping && !NeedsVerifierPods(observed) {
+		isPending := progressing.Status == metav1.ConditionTrue || ready.Reason == echov1.ReasonPodsNotReady || degraded.Reason == echov1.ReasonCrashLooping ||
+			conditions[echov1.ConditionRouted].Status == metav1.ConditionUnknown || NeedsVerifierPods(observed) || conditions[echov1.ConditionVerified].Status == metav1.ConditionUnknown
+		if wait := Recheck(echo, observed, got); wait < 0 || wait > 0 && !isPending {
 			t.Errorf("Recheck = %d for %v", wait, got.Conditions)
 		}
 		checkTimeLimit(t, echo, observed, got)
@@ -116,17 +118,23 @@ func FuzzOf(f *testing.F) {
 	})
 }
 
-// checkTimeLimit checks that a rollout which is in flight ends if no object changes.
+// inProgress are the reasons that say that somebody else still works on something.
+var inProgress = []string{echov1.ReasonRollingOut, echov1.ReasonRouteNotCreated, echov1.ReasonVerifying}
+
+// checkTimeLimit checks that nothing is in progress, neither the rollout nor another condition, if no object changes.
 func checkTimeLimit(t *testing.T, echo *echov1.Echo, observed Observation, got echov1.EchoStatus) {
 	later := echo.DeepCopy()
 	got.DeepCopyInto(&later.Status)
 	for i := range later.Status.Conditions {
 		later.Status.Conditions[i].LastTransitionTime = observed.Now
 	}
-	timed := isTimedByOperator(observed.Deployment) // Otherwise, the Deployment controller does that.
-	observed.Now = metav1.Unix(observed.Now.Unix()+3*crashWindow+progressDeadline, 0)
-	if after := Of(later, observed); timed && RolloutInFlight(after) {
-		t.Errorf("a rollout is still in flight: was %v, is %v", got.Conditions, after.Conditions)
+	observed.Now = metav1.Unix(observed.Now.Unix()+5*deadline+children.StartSeconds(echo.Spec.Verify), 0)
+	after := Of(later, observed)
+	for _, c := range after.Conditions {
+		isInProgress := c.Type == echov1.ConditionProgressing && c.Status == metav1.ConditionTrue || slices.Contains(inProgress, c.Reason)
+		if isInProgress || RolloutInFlight(after) {
+			t.Errorf("%s is still in progress: was %v, is %v", c.Type, got.Conditions, after.Conditions)
+		}
 	}
 }
 

@@ -34,10 +34,13 @@ var waitingReasons = map[string]string{
 const crashWindow int64 = 600
 
 // NeedsNewestReplicaSet reports whether the status depends on which ReplicaSet is the newest: a pod
-// fails while the Echo does not serve its newest spec.
+// fails, or is overdue, while the Echo does not serve its newest spec.
 func NeedsNewestReplicaSet(echo *echov1.Echo, observed Observation) bool {
-	return echo.DeletionTimestamp == nil && isCurrent(observed.Deployment) && !serves(echo, observed) &&
-		slices.ContainsFunc(observed.Pods, func(pod corev1.Pod) bool { return PodFailure(&pod, observed.Now) != nil })
+	if echo.DeletionTimestamp != nil || !isCurrent(observed.Deployment) || serves(echo, observed) {
+		return false
+	}
+	fails := slices.ContainsFunc(observed.Pods, func(pod corev1.Pod) bool { return PodFailure(&pod, observed.Now) != nil })
+	return fails || overdue(echo, observed) != nil
 }
 
 // newestPods returns the pods of the newest ReplicaSet that run or are expected to run, by name.
@@ -105,8 +108,9 @@ func PodFailure(pod *corev1.Pod, now metav1.Time) *Failure {
 
 func failureOfContainer(container corev1.ContainerStatus, now metav1.Time) *Failure {
 	// Between two back-offs, a crashing container has the status of a newly started one.
-	if last := container.LastTerminationState.Terminated; last != nil && !container.Ready && container.RestartCount > 1 &&
-		now.Unix() <= lastRun(container)+crashWindow {
+	last := container.LastTerminationState.Terminated
+	isRestarted := last != nil && !container.Ready && container.RestartCount > 1
+	if isRestarted && ranBriefly(last) && now.Unix() <= lastRun(container)+crashWindow {
 		return &Failure{Reason: echov1.ReasonCrashLooping, Message: terminationMessage(last)}
 	}
 	waiting := container.State.Waiting
@@ -118,7 +122,7 @@ func failureOfContainer(container corev1.ContainerStatus, now metav1.Time) *Fail
 		return nil
 	}
 	message := waiting.Message
-	if last := container.LastTerminationState.Terminated; last != nil && reason == echov1.ReasonCrashLooping {
+	if last != nil && reason == echov1.ReasonCrashLooping {
 		message = terminationMessage(last)
 	}
 	// The message of the back-off repeats the error after a prefix.
@@ -126,6 +130,11 @@ func failureOfContainer(container corev1.ContainerStatus, now metav1.Time) *Fail
 		message = cause
 	}
 	return &Failure{Reason: reason, Message: message}
+}
+
+// ranBriefly reports whether a container terminated so soon after its start that it may do so again.
+func ranBriefly(end *corev1.ContainerStateTerminated) bool {
+	return end.StartedAt.IsZero() || end.FinishedAt.Unix()-end.StartedAt.Unix() < crashWindow
 }
 
 // lastRun returns the time, in seconds, at which the container last started or terminated.

@@ -17,10 +17,6 @@ import (
 // Source: k8s.io/kubernetes/pkg/controller/deployment/util.
 const newReplicaSetAvailable = "NewReplicaSetAvailable"
 
-// progressDeadline is the number of seconds without progress after which a rollout that the Deployment
-// controller does not time has failed.
-const progressDeadline int64 = 120
-
 // RolloutInFlight reports whether the status describes a rollout that is expected to complete
 // without a change by the user. A failed rollout is not in flight: it may wait indefinitely.
 func RolloutInFlight(status echov1.EchoStatus) bool {
@@ -30,27 +26,39 @@ func RolloutInFlight(status echov1.EchoStatus) bool {
 
 // Recheck returns the number of seconds after which the status, which was computed from the
 // observation, may be outdated although no object has changed, or 0 if it remains accurate.
-func Recheck(echo *echov1.Echo, observed Observation, status echov1.EchoStatus) int64 {
-	rollout, result := rolloutRecheck(echo, observed, status), verificationRecheck(echo, observed)
-	if rollout == 0 || result > 0 && result < rollout {
-		return result
+func Recheck(echo *echov1.Echo, observed Observation, status echov1.EchoStatus) (shortest int64) {
+	if echo.DeletionTimestamp != nil {
+		return 0
 	}
-	return rollout
+	for _, seconds := range []int64{
+		rolloutRecheck(echo, observed, status), routeRecheck(echo, observed, status), verificationRecheck(echo, observed, status),
+	} {
+		if seconds > 0 && (shortest == 0 || seconds < shortest) {
+			shortest = seconds
+		}
+	}
+	return shortest
 }
 
 func rolloutRecheck(echo *echov1.Echo, observed Observation, status echov1.EchoStatus) int64 {
-	if _, seconds := stopping(observed); seconds > 0 && RolloutInFlight(status) {
-		return seconds
-	}
-	if RolloutInFlight(status) && isTimedByOperator(observed.Deployment) {
-		progressing := meta.FindStatusCondition(status.Conditions, echov1.ConditionProgressing)
-		return max(1, deadline(echo, observed, progressing)-observed.Now.Unix())
-	}
+	_, stopped := stopping(observed)
 	degraded := meta.FindStatusCondition(status.Conditions, echov1.ConditionDegraded)
-	if degraded != nil && degraded.Reason == echov1.ReasonCrashLooping {
+	hasFailed := degraded != nil && degraded.Status == metav1.ConditionTrue
+	isCrashing := hasFailed && degraded.Reason == echov1.ReasonCrashLooping
+	isRollingOut := meta.IsStatusConditionTrue(status.Conditions, echov1.ConditionProgressing)
+	hasLostPods := isUpdated(echo, observed) && !allAvailable(echo, observed.Deployment)
+	switch {
+	case isRollingOut && isUpdated(echo, observed):
+		return stopped
+	case isRollingOut:
+		return max(1, rolloutDeadline(echo, observed)-observed.Now.Unix())
+	case isCrashing:
 		return crashWindowLeft(observed)
+	case hasLostPods && !hasFailed:
+		return observed.left(unavailableSince(echo, observed))
+	default:
+		return 0
 	}
-	return 0
 }
 
 // serves reports whether every pod runs the newest spec and is available, and no pod of an
@@ -132,53 +140,6 @@ func progress(echo *echov1.Echo, observed Observation) string {
 		message += fmt.Sprintf("; clients may still reach %d of an earlier spec until they have stopped", pods)
 	}
 	return message
-}
-
-// deadlineExceeded returns the failure of a rollout that the Deployment controller or the
-// operator has waited for too long.
-func deadlineExceeded(echo *echov1.Echo, observed Observation) *Failure {
-	c := deploymentCondition(observed.Deployment, appsv1.DeploymentProgressing)
-	if c != nil && c.Status == corev1.ConditionFalse {
-		return &Failure{Reason: echov1.ReasonProgressDeadlineExceeded, Message: c.Message}
-	}
-	if !isTimedByOperator(observed.Deployment) {
-		return nil
-	}
-	inFlight := previousProgressing(echo, metav1.ConditionTrue, echov1.ReasonRollingOut)
-	if inFlight != nil && observed.Now.Unix() >= deadline(echo, observed, inFlight) ||
-		previousProgressing(echo, metav1.ConditionFalse, echov1.ReasonProgressDeadlineExceeded) != nil {
-		return &Failure{
-			Reason:  echov1.ReasonProgressDeadlineExceeded,
-			Message: fmt.Sprintf("The rollout made no progress for %d seconds: %s", progressDeadline, progress(echo, observed)),
-		}
-	}
-	return nil
-}
-
-// isTimedByOperator reports whether the operator times a rollout. The Deployment
-// controller limits the rollout of a new pod template, but not a scale-up, and it limits nothing
-// while the Deployment does not exist.
-func isTimedByOperator(deployment *appsv1.Deployment) bool {
-	if deployment == nil {
-		return true
-	}
-	c := deploymentCondition(deployment, appsv1.DeploymentProgressing)
-	return isCurrent(deployment) && (c == nil || c.Status != corev1.ConditionTrue || c.Reason == newReplicaSetAvailable)
-}
-
-// deadline returns the time, in seconds, at which a rollout that is in flight has failed: two minutes after
-// its last progress. A pod that is ready again and again makes no progress, so the time is over after two
-// minutes for each replica in any case.
-//
-//	start                 a pod is ready         another one
-//	|--------- 80 s ---------|------- 100 s -------|--------------- 120 s ---------------| failed
-func deadline(echo *echov1.Echo, observed Observation, progressing *metav1.Condition) int64 {
-	start := progressing.LastTransitionTime.Unix()
-	if c := deploymentCondition(observed.Deployment, appsv1.DeploymentProgressing); c != nil {
-		start = max(start, c.LastUpdateTime.Unix())
-	}
-	progress := max(start, lastReady(observed.Pods))
-	return min(progress+progressDeadline, start+int64(echo.Spec.Replicas)*progressDeadline)
 }
 
 // lastReady returns the time, in seconds, at which the last of the ready pods became ready, or 0.

@@ -31,6 +31,15 @@ var paused = appsv1.DeploymentCondition{
 	Type: appsv1.DeploymentProgressing, Status: corev1.ConditionUnknown, Reason: "DeploymentPaused",
 }
 
+// completed is the Deployment controller's condition after a rollout.
+var completed = appsv1.DeploymentCondition{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: newReplicaSetAvailable}
+
+func unavailableFor(seconds int64) appsv1.DeploymentCondition {
+	return appsv1.DeploymentCondition{
+		Type: appsv1.DeploymentAvailable, Status: corev1.ConditionFalse, LastTransitionTime: metav1.Unix(now.Unix()-seconds, 0),
+	}
+}
+
 func withoutConditions(d *appsv1.Deployment) *appsv1.Deployment {
 	d.Status.Conditions = nil
 	return d
@@ -47,7 +56,9 @@ func TestScaleUpIsInFlightUntilEveryPodWasAvailableOrItsTimeIsOver(t *testing.T)
 		inFlight = "-RollingOut +Serving +RollingOut -AsExpected -AsExpected"
 		ready    = "+Ready +Serving -RolledOut -AsExpected -AsExpected"
 		lost     = "-PodsNotReady +Serving -RolledOut -AsExpected -AsExpected"
-		exceeded = "-ProgressDeadlineExceeded +Serving -ProgressDeadlineExceeded +ProgressDeadlineExceeded -AsExpected"
+		// The newest spec is rolled out, so Progressing does not change.
+		lostForLong = "-PodsNotReady +Serving -RolledOut +PodsNotReady -AsExpected"
+		exceeded    = "-ProgressDeadlineExceeded +Serving -ProgressDeadlineExceeded +ProgressDeadlineExceeded -AsExpected"
 	)
 	rolling := func(seconds int64) *echov1.Echo {
 		return withProgressing(newEcho(), metav1.ConditionTrue, echov1.ReasonRollingOut, seconds)
@@ -67,24 +78,28 @@ func TestScaleUpIsInFlightUntilEveryPodWasAvailableOrItsTimeIsOver(t *testing.T)
 		want       string
 		recheck    int64
 	}{
-		"without a status, one pod is available":        {newEcho(), deployment(2, 2, 1, 1), inFlight, progressDeadline},
-		"after another generation":                      {earlier, deployment(2, 2, 1, 1), inFlight, progressDeadline},
-		"after another generation that failed":          {earlierFailed, deployment(2, 2, 1, 1), inFlight, progressDeadline},
-		"after another generation in flight":            {earlierInFlight, deployment(2, 2, 1, 1), inFlight, progressDeadline},
+		"without a status, one pod is available":        {newEcho(), deployment(2, 2, 1, 1), inFlight, deadline},
+		"after another generation":                      {earlier, deployment(2, 2, 1, 1), inFlight, deadline},
+		"after another generation that failed":          {earlierFailed, deployment(2, 2, 1, 1), inFlight, deadline},
+		"after another generation in flight":            {earlierInFlight, deployment(2, 2, 1, 1), inFlight, deadline},
 		"while the ReplicaSet creates pods":             {rolling(10), deployment(1, 1, 1, 1), inFlight, 110},
 		"one second before its time is over":            {rolling(119), deployment(2, 2, 1, 1), inFlight, 1},
 		"when its time is over":                         {rolling(120), deployment(2, 2, 1, 1), exceeded, 0},
-		"after a long rollout":                          {rolling(900), updated(deployment(2, 2, 1, 1), 20), inFlight, 100},
+		"after a long rollout":                          {rolling(200), updated(deployment(2, 2, 1, 1), 20), inFlight, 40},
 		"after its time was over":                       {failed, deployment(2, 2, 1, 1), exceeded, 0},
-		"while the Deployment controller times it":      {rolling(900), deployment(2, 2, 1, 1, rollingOut), inFlight, 0},
+		"while the Deployment makes progress":           {rolling(130), updated(deployment(2, 2, 1, 1, rollingOut), 30), inFlight, 90},
+		"while the Deployment makes progress for ever":  {rolling(240), updated(deployment(2, 2, 1, 1, rollingOut), 1), exceeded, 0},
 		"while the Deployment is paused":                {rolling(120), deployment(2, 2, 1, 1, paused), exceeded, 0},
 		"without the Deployment's condition":            {rolling(120), withoutConditions(deployment(2, 2, 1, 1)), exceeded, 0},
-		"while the Deployment controller lags":          {rolling(900), notObserved(deployment(2, 2, 1, 1)), inFlight, 0},
+		"while the Deployment controller lags":          {rolling(119), notObserved(deployment(2, 2, 1, 1)), inFlight, 1},
+		"while the Deployment controller does nothing":  {rolling(120), notObserved(deployment(2, 2, 1, 1)), exceeded, 0},
 		"after all pods became available":               {rolling(10), deployment(2, 2, 2, 2), ready, 0},
 		"after all pods became available, but too late": {failed, deployment(2, 2, 2, 2), ready, 0},
-		"after a pod became unavailable again":          {rolledOut, deployment(2, 2, 1, 1), lost, 0},
-		"after a pod was deleted":                       {rolledOut, deployment(1, 1, 1, 1), lost, 0},
-		"after an old pod appeared":                     {rolledOut, deployment(3, 2, 2, 2), inFlight, progressDeadline},
+		"after a pod became unavailable again":          {rolledOut, deployment(2, 2, 1, 1), lost, deadline},
+		"after a pod was deleted":                       {rolledOut, deployment(1, 1, 1, 1), lost, deadline},
+		"while a pod is lost":                           {rolledOut, deployment(2, 2, 1, 1, completed, unavailableFor(119)), lost, 1},
+		"after a pod was lost for long":                 {rolledOut, deployment(2, 2, 1, 1, completed, unavailableFor(120)), lostForLong, 0},
+		"after an old pod appeared":                     {rolledOut, deployment(3, 2, 2, 2), inFlight, deadline},
 	} {
 		t.Run(name, func(t *testing.T) {
 			observed := Observation{Deployment: test.deployment, Service: &corev1.Service{}, Now: now}
@@ -203,16 +218,24 @@ func TestEchoIsReadyAfterPodsOfEarlierSpecsHaveStopped(t *testing.T) {
 
 func TestExceededDeadlineNamesTheProgress(t *testing.T) {
 	echo := withProgressing(newEcho(), metav1.ConditionTrue, echov1.ReasonRollingOut, 120)
+	const command = " (its events: kubectl describe -n op-demo deployments,replicasets,pods -l kkloud.io/echo=hello)"
+	replicaSetRejected := notObserved(deployment(1, 1, 1, 1))
+	replicaSetRejected.Status.Conditions = append(replicaSetRejected.Status.Conditions,
+		appsv1.DeploymentCondition{Type: "Other", Reason: replicaSetCreateError, Message: "exceeded quota: one"})
 	for want, observed := range map[string]Observation{
-		"The rollout made no progress for 120 seconds: 2 of 2 pods run the newest spec, 1 are available": {Deployment: deployment(2, 2, 1, 1), Service: &corev1.Service{}},
-		"The rollout made no progress for 120 seconds: 0 of 2 pods run the newest spec, 0 are available": {Service: &corev1.Service{}},
-		"The rollout made no progress for 120 seconds: one is being deleted; so is two":                  {Waiting: []string{"one is being deleted", "so is two"}},
+		"2 of 2 pods run the newest spec, 1 are available" + command: {Deployment: deployment(2, 2, 1, 1), Service: &corev1.Service{}},
+		"Deployment echo-hello does not exist" + command:             {Service: &corev1.Service{}},
+		"Service echo-hello does not exist" + command:                {Deployment: deployment(2, 2, 2, 2)},
+		"one is being deleted; so is two":                            {Waiting: []string{"one is being deleted", "so is two"}},
+		"exceeded quota: one":                                        {Deployment: replicaSetRejected, Service: &corev1.Service{}},
+		"the Deployment controller has not observed the newest spec of Deployment echo-hello" + command: {
+			Deployment: notObserved(deployment(2, 2, 2, 2)), Service: &corev1.Service{}},
 	} {
 		observed.Now = now
 		status := Of(echo, observed)
 		for _, conditionType := range []string{echov1.ConditionReady, echov1.ConditionProgressing, echov1.ConditionDegraded} {
-			if got := meta.FindStatusCondition(status.Conditions, conditionType); got.Reason != echov1.ReasonProgressDeadlineExceeded || got.Message != want {
-				t.Errorf("%s = %s %q, want ProgressDeadlineExceeded %q", conditionType, got.Reason, got.Message, want)
+			if got := meta.FindStatusCondition(status.Conditions, conditionType); got.Reason != echov1.ReasonProgressDeadlineExceeded || got.Message != "The rollout has not completed in time: "+want {
+				t.Errorf("%s = %s %q, want ProgressDeadlineExceeded and %q", conditionType, got.Reason, got.Message, want)
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -23,6 +24,8 @@ type Route struct {
 	Failure *Failure
 	// NotInstalled is true if the cluster does not serve HTTPRoutes.
 	NotInstalled bool
+	// Waiting is what the HTTPRoute waits for, without a failure.
+	Waiting string
 }
 
 // maxParentMessage is the maximum number of characters of the message of one parent, so that a
@@ -30,7 +33,9 @@ type Route struct {
 const maxParentMessage = 400
 
 // routedCondition returns the condition Routed.
-func routedCondition(echo *echov1.Echo, route Route) metav1.Condition {
+func routedCondition(echo *echov1.Echo, observed Observation) metav1.Condition {
+	route := *observed.Route
+	isOverdue := observed.isOver(unknownSince(echo, echov1.ConditionRouted, observed.Now)) // It does not exist, or nobody answers.
 	switch {
 	case route.NotInstalled:
 		return condition(echov1.ConditionRouted, metav1.ConditionFalse, echov1.ReasonGatewayAPINotInstalled,
@@ -38,7 +43,11 @@ func routedCondition(echo *echov1.Echo, route Route) metav1.Condition {
 	case route.Failure != nil:
 		return condition(echov1.ConditionRouted, metav1.ConditionFalse, route.Failure.Reason, "%s", route.Failure.Message)
 	case route.Object == nil || echo.Spec.Route == nil:
-		return condition(echov1.ConditionRouted, metav1.ConditionUnknown, echov1.ReasonRouteNotCreated, "The HTTPRoute does not exist yet")
+		message := cmp.Or(route.Waiting, fmt.Sprintf("HTTPRoute %s does not exist", children.Name(echo)))
+		if isOverdue || previousRouted(echo, echov1.ReasonProgressDeadlineExceeded) {
+			return condition(echov1.ConditionRouted, metav1.ConditionFalse, echov1.ReasonProgressDeadlineExceeded, "%s", message)
+		}
+		return condition(echov1.ConditionRouted, metav1.ConditionUnknown, echov1.ReasonRouteNotCreated, "%s", message)
 	}
 	var rejected, unanswered []string
 	var reason string
@@ -120,14 +129,30 @@ func parentReason(reason string) string {
 	return echov1.ReasonRouteRejected
 }
 
+// previousRouted reports whether the Echo's condition Routed has the reason for the current generation.
+func previousRouted(echo *echov1.Echo, reason string) bool {
+	c := meta.FindStatusCondition(echo.Status.Conditions, echov1.ConditionRouted)
+	return c != nil && c.ObservedGeneration == echo.Generation && c.Reason == reason
+}
+
 // routeFailure returns the failure that the condition Routed reports, or nil.
-func routeFailure(routed *metav1.Condition) *Failure {
+func routeFailure(echo *echov1.Echo, observed Observation, routed *metav1.Condition) *Failure {
+	isOverdue := routed != nil && routed.Status == metav1.ConditionUnknown && observed.isOver(unknownSince(echo, echov1.ConditionRouted, observed.Now))
 	switch {
-	case routed == nil || routed.Status != metav1.ConditionFalse:
+	case routed == nil || routed.Status != metav1.ConditionFalse && !isOverdue:
 		return nil
-	case routed.Reason == echov1.ReasonGatewayAPINotInstalled:
+	case isOverdue, slices.Contains([]string{echov1.ReasonGatewayAPINotInstalled, echov1.ReasonProgressDeadlineExceeded}, routed.Reason):
 		return &Failure{Reason: routed.Reason, Message: routed.Message}
 	default:
 		return &Failure{Reason: echov1.ReasonRouteRejected, Message: routed.Message}
 	}
+}
+
+// routeRecheck returns the number of seconds until a route without an answer is a failure, or 0.
+func routeRecheck(echo *echov1.Echo, observed Observation, status echov1.EchoStatus) int64 {
+	routed := meta.FindStatusCondition(status.Conditions, echov1.ConditionRouted)
+	if routed == nil || routed.Status != metav1.ConditionUnknown {
+		return 0
+	}
+	return observed.left(unknownSince(echo, echov1.ConditionRouted, observed.Now))
 }

@@ -79,7 +79,7 @@ var routeTests = map[string]struct {
 	"the API is not installed": {Route{NotInstalled: true},
 		"False GatewayAPINotInstalled: The cluster does not serve HTTPRoute in gateway.networking.k8s.io/v1: install the CRDs of the Gateway API",
 		"-GatewayAPINotInstalled +GatewayAPINotInstalled"},
-	"no HTTPRoute": {Route{}, "Unknown RouteNotCreated: The HTTPRoute does not exist yet", "-RouteNotCreated -AsExpected"},
+	"no HTTPRoute": {Route{}, "Unknown RouteNotCreated: HTTPRoute echo-hello does not exist", "-RouteNotCreated -AsExpected"},
 	"no answer":    {Route{Object: routeOf()}, noAnswer + public + ", " + internal, "-NoParentAnswered -AsExpected"},
 	"one answer":   {Route{Object: routeOf(answer(0))}, noAnswer + internal, "-NoParentAnswered -AsExpected"},
 	"all accept":   {Route{Object: routeOf(answer(1), answer(0))}, allAccept, "+Ready -AsExpected"},

@@ -85,34 +85,43 @@ func Of(echo *echov1.Echo, observed Observation) echov1.EchoStatus {
 // verification, Routed and Verified.
 func conditions(echo *echov1.Echo, observed Observation, pods appsv1.DeploymentStatus) []metav1.Condition {
 	available := availableCondition(echo, observed, pods)
-	others := []metav1.Condition{overriddenCondition(observed.Overridden)}
 	var routed, verified *metav1.Condition
 	if observed.Route != nil {
-		routed = new(routedCondition(echo, *observed.Route))
-		others = append(others, *routed)
+		routed = new(routedCondition(echo, observed))
 	}
 	if observed.Verification != nil {
 		verified = new(verifiedCondition(echo, observed))
-		others = append(others, *verified)
 	}
+	var all []metav1.Condition
 	if echo.DeletionTimestamp != nil {
 		message := "The Echo is being deleted"
-		return append([]metav1.Condition{
+		all = []metav1.Condition{
 			condition(echov1.ConditionReady, metav1.ConditionFalse, echov1.ReasonTerminating, "%s", message),
 			available,
 			condition(echov1.ConditionProgressing, metav1.ConditionFalse, echov1.ReasonTerminating, "%s", message),
 			degradedCondition(nil),
-		}, others...)
+		}
+	} else {
+		failure := failureOf(echo, observed, routed, verified)
+		progressing := progressingCondition(echo, observed, failure)
+		if waitsInVain := verified != nil && verified.Reason == echov1.ReasonRollingOut && progressing.Reason == echov1.ReasonProgressDeadlineExceeded; waitsInVain {
+			verified.Reason = progressing.Reason
+		}
+		ready := readyCondition(echo, observed, failure, progressing, available, routed, verified)
+		all = []metav1.Condition{ready, available, progressing, degradedCondition(failure)}
 	}
-	failure := failureOf(echo, observed, routed, verified)
-	progressing := progressingCondition(echo, observed, failure)
-	ready := readyCondition(echo, observed, failure, progressing, available, routed, verified)
-	return append([]metav1.Condition{ready, available, progressing, degradedCondition(failure)}, others...)
+	all = append(all, overriddenCondition(observed.Overridden))
+	for _, optional := range []*metav1.Condition{routed, verified} {
+		if optional != nil {
+			all = append(all, *optional)
+		}
+	}
+	return all
 }
 
 // failureOf returns why the Echo is not Ready until somebody acts, or nil.
 func failureOf(echo *echov1.Echo, observed Observation, routed, verified *metav1.Condition) *Failure {
-	failure := routeFailure(routed)
+	failure := routeFailure(echo, observed, routed)
 	if !serves(echo, observed) {
 		failure = mostSevere(echo, observed)
 	}
@@ -131,8 +140,8 @@ func degradedCondition(failure *Failure) metav1.Condition {
 
 func progressingCondition(echo *echov1.Echo, observed Observation, failure *Failure) metav1.Condition {
 	switch {
-	case failure != nil && failure.Reason == echov1.ReasonProgressDeadlineExceeded:
-		return condition(echov1.ConditionProgressing, metav1.ConditionFalse, failure.Reason, "%s", failure.Message)
+	case failure != nil && !isUpdated(echo, observed) && rolloutIsOverdue(echo, observed):
+		return condition(echov1.ConditionProgressing, metav1.ConditionFalse, echov1.ReasonProgressDeadlineExceeded, "%s", failure.Message)
 	case !IsRolledOut(echo, observed):
 		return condition(echov1.ConditionProgressing, metav1.ConditionTrue, echov1.ReasonRollingOut, "%s", progress(echo, observed))
 	default:
@@ -199,7 +208,7 @@ func mostSevere(echo *echov1.Echo, observed Observation) *Failure {
 	if failure := failureOfPods(observed); failure != nil {
 		return failure
 	}
-	return deadlineExceeded(echo, observed)
+	return overdue(echo, observed)
 }
 
 // rejections are the reasons of Observation.Rejected, most severe first.

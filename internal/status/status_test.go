@@ -85,7 +85,7 @@ var (
 		Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: "exceeded quota: small",
 	}
 	deadlineCondition = appsv1.DeploymentCondition{
-		Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Message: "timed out progressing",
+		Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse,
 	}
 	unschedulable = corev1.Pod{
 		ObjectMeta: named("p"),
@@ -148,7 +148,7 @@ var conditionTests = map[string]struct {
 	},
 	"the progress deadline is exceeded": {
 		Observation{Deployment: deployment(2, 1, 1, 1, deadlineCondition), Service: &corev1.Service{}}, "1/2",
-		"-ProgressDeadlineExceeded +Serving -ProgressDeadlineExceeded +ProgressDeadlineExceeded -AsExpected", "timed out progressing",
+		"-ProgressDeadlineExceeded +Serving -ProgressDeadlineExceeded +ProgressDeadlineExceeded -AsExpected", "1 of 2 pods run the newest spec",
 	},
 	"a pod is unschedulable": {
 		Observation{Deployment: deployment(2, 2, 1, 1), Service: &corev1.Service{}, Pods: []corev1.Pod{unschedulable}}, "1/2",

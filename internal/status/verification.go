@@ -29,6 +29,8 @@ type Verification struct {
 	NotAllowed bool
 	// Outdated is true until the verifier is written for the newest spec: after its rollout.
 	Outdated bool
+	// Waiting is what the verifier waits for, without a failure.
+	Waiting string
 	// Pods of the verifier, if NeedsVerifierPods.
 	Pods []corev1.Pod
 }
@@ -43,6 +45,8 @@ type verifier struct {
 	missing int32
 	// rejection is why its pods are rejected.
 	rejection *Failure
+	// replicaSet is why its ReplicaSet is rejected.
+	replicaSet *appsv1.DeploymentCondition
 }
 
 // missingSeconds is how long nodes may lack a pod of the newest template before the status says so. A
@@ -66,6 +70,7 @@ func (v Verification) verifier() verifier {
 		return verifier{
 			answer: deployment.Spec.Template.Labels[children.AnswerLabel], current: isCurrent(deployment),
 			desired: 1, updated: updated, ready: deployment.Status.ReadyReplicas, rejection: podsRejected(deployment),
+			replicaSet: rejectedReplicaSet(deployment),
 		}
 	}
 	return verifier{}
@@ -100,10 +105,16 @@ func verifiedCondition(echo *echov1.Echo, observed Observation) metav1.Condition
 			"The operator does not allow verifiers on every node: set from to Cluster, or run the operator with --allow-every-node-verification")
 	case verification.Failure != nil:
 		return unknown(verification.Failure.Reason, "%s", verification.Failure.Message)
+	case verification.Outdated && IsRolledOut(echo, observed) && observed.isOver(verifyingSince(echo, observed)):
+		return unknown(echov1.ReasonVerifierNotRunning, "Service %s has no address", children.Name(echo))
 	case verification.Outdated:
 		return unknown(echov1.ReasonRollingOut, "The operator updates the verifier after the rollout of the newest spec")
 	case !verification.decides():
-		return unknown(echov1.ReasonVerifying, "The verifier does not exist yet")
+		message := cmp.Or(verification.Waiting, fmt.Sprintf("The verifier %s does not exist", children.VerifierName(echo)))
+		if observed.isOver(verifyingSince(echo, observed)) {
+			return unknown(echov1.ReasonVerifierNotRunning, "%s", message)
+		}
+		return unknown(echov1.ReasonVerifying, "%s", message)
 	}
 	state := verification.verifier()
 	if state.isVerified() {
@@ -126,21 +137,67 @@ func verifiedCondition(echo *echov1.Echo, observed Observation) metav1.Condition
 func verifierFailure(echo *echov1.Echo, observed Observation, state verifier) *Failure {
 	switch {
 	case !state.current:
-		return nil
+		return overdueVerifier(echo, observed, state)
 	case state.rejection != nil:
 		return state.rejection
 	case state.desired == 0:
 		return &Failure{Message: "No node matches the node selector, affinity and tolerations of the verifier's pods"}
-	case state.missing > 0 && missingRecheck(echo, observed, state) == 0:
-		return &Failure{Message: fmt.Sprintf("DaemonSet %s has a pod of the newest spec on %d of %d nodes; its events or its pods may say why",
-			children.VerifierName(echo), state.updated, state.desired)}
 	}
 	for _, pod := range verifierPods(observed) {
 		if failure := PodFailure(&pod, observed.Now); failure != nil {
 			return failure
 		}
 	}
-	return nil
+	if state.missing > 0 && missingRecheck(echo, observed, state) == 0 {
+		message := fmt.Sprintf("DaemonSet %s has a pod of the newest spec on %d of %d nodes", children.VerifierName(echo), state.updated, state.desired)
+		return &Failure{Message: message + events(echo, "daemonset "+children.VerifierName(echo))}
+	}
+	return overdueVerifier(echo, observed, state)
+}
+
+// overdueVerifier returns the failure of a verifier that the operator has waited for too long, or nil. A pod whose
+// containers run may take longer: its result depends on the period and on the threshold.
+func overdueVerifier(echo *echov1.Echo, observed Observation, state verifier) *Failure {
+	pods := verifierPods(observed)
+	isDeciding := len(pods) > 0 && !slices.ContainsFunc(pods, func(pod corev1.Pod) bool { return !decides(echo, observed, &pod) })
+	switch {
+	case isDeciding && state.current && len(pods) >= int(state.desired), !observed.isOver(verifyingSince(echo, observed)):
+		return nil
+	case state.replicaSet != nil:
+		return &Failure{Message: state.replicaSet.Message}
+	case !state.current:
+		return &Failure{Message: fmt.Sprintf("The controller of the verifier %s has not observed its newest spec", children.VerifierName(echo))}
+	}
+	isNewest := func(pod *corev1.Pod) bool {
+		return pod.Labels[children.AnswerLabel] == state.answer && !decides(echo, observed, pod)
+	}
+	text := causeOfPods(observed.Verification.Pods, isNewest)
+	if i := slices.IndexFunc(observed.Verification.Pods, func(pod corev1.Pod) bool { return pod.DeletionTimestamp != nil }); text == "" && i >= 0 {
+		text = fmt.Sprintf("Pod %s of an earlier spec does not stop", observed.Verification.Pods[i].Name)
+	}
+	text = cmp.Or(text, fmt.Sprintf("The verifier %s has %d of %d pods of the newest spec, of which %d are ready",
+		children.VerifierName(echo), state.updated, state.desired, state.ready))
+	return &Failure{Message: text + eventsOfVerifier(echo)}
+}
+
+// decides reports whether a pod of a verifier has its result, or may still take for it.
+func decides(echo *echov1.Echo, observed Observation, pod *corev1.Pod) bool {
+	containers := containersOf(pod)
+	if len(containers) == 0 {
+		ready := podCondition(pod, corev1.PodReady)
+		return ready != nil && ready.Status == corev1.ConditionTrue
+	}
+	return !slices.ContainsFunc(containers, func(container corev1.ContainerStatus) bool {
+		running := container.State.Running
+		isPending := !container.Ready && !isFailing(container)
+		return isPending && (running == nil || observed.Now.Unix() > running.StartedAt.Unix()+children.StartSeconds(echo.Spec.Verify))
+	})
+}
+
+// verifyingSince returns since when, in seconds, the operator waits for a result. The verifier is written after the
+// rollout, during which the condition was Unknown, too.
+func verifyingSince(echo *echov1.Echo, observed Observation) int64 {
+	return max(unknownSince(echo, echov1.ConditionVerified, observed.Now), rolloutEnd(observed.Deployment))
 }
 
 // missingRecheck returns the number of seconds until missing pods count as a failure, or 0.
@@ -148,13 +205,7 @@ func missingRecheck(echo *echov1.Echo, observed Observation, state verifier) int
 	if !state.current || state.missing <= 0 {
 		return 0
 	}
-	since := observed.Now.Unix()
-	if before := meta.FindStatusCondition(echo.Status.Conditions, echov1.ConditionVerified); before != nil &&
-		before.Status == metav1.ConditionUnknown && before.ObservedGeneration == echo.Generation {
-		// The verifier is written after the rollout, during which the condition was Unknown, too.
-		since = max(before.LastTransitionTime.Unix(), rolloutEnd(observed.Deployment))
-	}
-	return max(0, since+missingSeconds(state.desired)-observed.Now.Unix())
+	return max(0, verifyingSince(echo, observed)+missingSeconds(state.desired)-observed.Now.Unix())
 }
 
 // verifierPods returns the pods that verify the newest answer, by name.
@@ -270,14 +321,32 @@ func wasReady(echo *echov1.Echo) bool {
 	return ready != nil && ready.Status == metav1.ConditionTrue && ready.ObservedGeneration == echo.Generation
 }
 
-// verificationRecheck returns the number of seconds until a result counts, or a missing pod, or 0.
-func verificationRecheck(echo *echov1.Echo, observed Observation) int64 {
-	if echo.DeletionTimestamp != nil || !NeedsVerifierPods(observed) {
+// verificationRecheck returns the number of seconds until a result counts or, while the verifier decides, until a
+// missing pod or an overdue verifier counts, or 0.
+func verificationRecheck(echo *echov1.Echo, observed Observation, status echov1.EchoStatus) int64 {
+	verified := meta.FindStatusCondition(status.Conditions, echov1.ConditionVerified)
+	if verified == nil || verified.Status == metav1.ConditionTrue {
 		return 0
 	}
-	missing := missingRecheck(echo, observed, observed.Verification.verifier())
-	if _, _, next := failingContainers(echo, observed); next > 0 && (missing == 0 || next-observed.Now.Unix() < missing) {
-		return next - observed.Now.Unix()
+	_, _, result := failingContainers(echo, observed)
+	next := []int64{result}
+	if isPending := verified.Reason == echov1.ReasonVerifying || verified.Reason == echov1.ReasonRollingOut; isPending {
+		since, state := verifyingSince(echo, observed), observed.Verification.verifier()
+		next = append(next, since+deadline)
+		if state.missing > 0 {
+			next = append(next, since+missingSeconds(state.desired))
+		}
+		for _, pod := range verifierPods(observed) {
+			for _, container := range containersOf(&pod) {
+				if running := container.State.Running; running != nil && !isFailing(container) {
+					next = append(next, running.StartedAt.Unix()+children.StartSeconds(echo.Spec.Verify)+1)
+				}
+			}
+		}
 	}
-	return missing
+	next = slices.DeleteFunc(next, func(at int64) bool { return at <= observed.Now.Unix() })
+	if len(next) == 0 {
+		return 0
+	}
+	return slices.Min(next) - observed.Now.Unix()
 }
