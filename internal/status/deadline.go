@@ -102,7 +102,7 @@ func cause(echo *echov1.Echo, observed Observation) string {
 		return strings.Join(observed.Waiting, "; ")
 	}
 	if c := rejectedReplicaSet(observed.Deployment); c != nil {
-		return c.Message
+		return c.Message + restartHint(echo, children.Name(echo))
 	}
 	if text := causeOfPods(observed.Pods, func(pod *corev1.Pod) bool {
 		return observed.NewestReplicaSet != "" && pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == observed.NewestReplicaSet
@@ -135,6 +135,11 @@ func rejectedReplicaSet(deployment *appsv1.Deployment) *appsv1.DeploymentConditi
 		return nil
 	}
 	return &deployment.Status.Conditions[i]
+}
+
+// restartHint returns the command after which the Deployment controller tries again: it gives up after three minutes.
+func restartHint(echo *echov1.Echo, deployment string) string {
+	return fmt.Sprintf(" (when that is solved: kubectl rollout restart -n %s deployment %s)", echo.Namespace, deployment)
 }
 
 // eventsOfServer and eventsOfVerifier return the command that shows the events of what a child creates. The operator

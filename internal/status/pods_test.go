@@ -77,6 +77,8 @@ func TestOnlyPodsOfTheNewestReplicaSetCountAsFailures(t *testing.T) {
 func TestCrashLoopHasATimeWindow(t *testing.T) {
 	backOff := crashed(waiting("p", "CrashLoopBackOff", "back-off"), 9, 1, "")
 	backOff.Status.ContainerStatuses[0].LastTerminationState.Terminated.FinishedAt = metav1.Unix(now.Unix()-3600, 0)
+	ranLong := restarted(1, 1)
+	ranLong.Status.ContainerStatuses[0].LastTerminationState.Terminated.StartedAt = metav1.Unix(now.Unix()-3600, 0)
 	once := restarted(1, 1)
 	once.Status.ContainerStatuses[0].RestartCount = 1
 	for name, test := range map[string]struct {
@@ -92,6 +94,7 @@ func TestCrashLoopHasATimeWindow(t *testing.T) {
 		"terminated before the window":          {restarted(3600, 601), false, 0},
 		"the node's clock is ahead":             {restarted(-7200, 10), true, 600},
 		"in back-off since an hour":             {backOff, true, 600},
+		"ran for an hour before":                {ranLong, false, 0},
 		"restarted once":                        {once, false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

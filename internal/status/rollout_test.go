@@ -223,11 +223,11 @@ func TestExceededDeadlineNamesTheProgress(t *testing.T) {
 	replicaSetRejected.Status.Conditions = append(replicaSetRejected.Status.Conditions,
 		appsv1.DeploymentCondition{Type: "Other", Reason: replicaSetCreateError, Message: "exceeded quota: one"})
 	for want, observed := range map[string]Observation{
-		"2 of 2 pods run the newest spec, 1 are available" + command: {Deployment: deployment(2, 2, 1, 1), Service: &corev1.Service{}},
-		"Deployment echo-hello does not exist" + command:             {Service: &corev1.Service{}},
-		"Service echo-hello does not exist" + command:                {Deployment: deployment(2, 2, 2, 2)},
-		"one is being deleted; so is two":                            {Waiting: []string{"one is being deleted", "so is two"}},
-		"exceeded quota: one":                                        {Deployment: replicaSetRejected, Service: &corev1.Service{}},
+		"2 of 2 pods run the newest spec, 1 are available" + command:                                          {Deployment: deployment(2, 2, 1, 1), Service: &corev1.Service{}},
+		"Deployment echo-hello does not exist" + command:                                                      {Service: &corev1.Service{}},
+		"Service echo-hello does not exist" + command:                                                         {Deployment: deployment(2, 2, 2, 2)},
+		"one is being deleted; so is two":                                                                     {Waiting: []string{"one is being deleted", "so is two"}},
+		"exceeded quota: one (when that is solved: kubectl rollout restart -n op-demo deployment echo-hello)": {Deployment: replicaSetRejected, Service: &corev1.Service{}},
 		"the Deployment controller has not observed the newest spec of Deployment echo-hello" + command: {
 			Deployment: notObserved(deployment(2, 2, 2, 2)), Service: &corev1.Service{}},
 	} {

@@ -164,7 +164,7 @@ func overdueVerifier(echo *echov1.Echo, observed Observation, state verifier) *F
 	case isDeciding && state.current && len(pods) >= int(state.desired), !observed.isOver(verifyingSince(echo, observed)):
 		return nil
 	case state.replicaSet != nil:
-		return &Failure{Message: state.replicaSet.Message}
+		return &Failure{Message: state.replicaSet.Message + restartHint(echo, children.VerifierName(echo))}
 	case !state.current:
 		return &Failure{Message: fmt.Sprintf("The controller of the verifier %s has not observed its newest spec", children.VerifierName(echo))}
 	}
