@@ -23,7 +23,7 @@ func failingPods() map[string]*corev1.Pod {
 	pods := map[string]*corev1.Pod{}
 	add := func(name string, change func(*corev1.Pod)) {
 		pod := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", Labels: map[string]string{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", CreationTimestamp: metav1.Now(), Labels: map[string]string{
 				children.EchoLabel: "hello", children.ManagedByLabel: children.ManagedBy, appsv1.DefaultDeploymentUniqueLabelKey: "abc",
 			}},
 			Status: corev1.PodStatus{
@@ -67,6 +67,19 @@ func failingPods() map[string]*corev1.Pod {
 	add("unschedulable", func(pod *corev1.Pod) {
 		pod.Status.Conditions[0].Status, pod.Status.Conditions[0].Message = corev1.ConditionFalse, "0/1 nodes"
 	})
+	add("gated", func(pod *corev1.Pod) {
+		pod.Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
+			{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "SchedulingGated", Message: "blocked"}}}
+	})
+	add("waits for a gate", func(pod *corev1.Pod) {
+		pod.Status.Conditions = append(pod.Status.Conditions,
+			corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ReadinessGatesNotReady", Message: "not yet"})
+		pod.Status.ContainerStatuses[0] = corev1.ContainerStatus{Name: "echo", Ready: true}
+	})
+	add("starts", func(pod *corev1.Pod) {
+		pod.Status.ContainerStatuses[0] = corev1.ContainerStatus{Name: "echo", State: corev1.ContainerState{
+			Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}}
+	})
 	add("failing init container", func(pod *corev1.Pod) {
 		pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses = pod.Status.ContainerStatuses, nil
 	})
@@ -79,13 +92,18 @@ func TestCachedPodHasTheSameFailure(t *testing.T) {
 		if got, want := fmt.Sprint(status.PodFailure(slimmed, metav1.Now())), fmt.Sprint(status.PodFailure(pod, metav1.Now())); got != want {
 			t.Errorf("%s: failure of the cached pod = %s, want %s", name, got, want)
 		}
+		if got, want := status.PodCause(slimmed), status.PodCause(pod); got != want {
+			t.Errorf("%s: cause of the cached pod = %s, want %s", name, got, want)
+		}
 	}
 }
 
 func TestOnlyDeletionsAndChangesOfFailuresOfPodsRequeueTheirEcho(t *testing.T) {
 	pods := failingPods()
-	for name, pod := range pods {
+	for name, pod := range failingPods() {
 		pods[name] = cached(t, pod)
+		pod.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour))
+		pods["old, "+name] = cached(t, pod)
 	}
 	for _, test := range []struct {
 		before, after string
@@ -94,6 +112,7 @@ func TestOnlyDeletionsAndChangesOfFailuresOfPodsRequeueTheirEcho(t *testing.T) {
 		{"crash loop", "crash loop", false}, {"crash loop", "restarted", false}, {"restarted", "ready", true}, {"ready", "restarted", true},
 		{"restarted long ago", "ready", false}, {"restarted long ago", "started again", true}, {"restarted long ago", "crash loop", true},
 		{"crash loop", "terminating", true}, {"unschedulable", "failed", true}, {"ready", "succeeded", false}, {"crash loop", "root image", true},
+		{"gated", "starts", false}, {"old, gated", "old, starts", true}, {"old, starts", "old, waits for a gate", true}, {"old, starts", "old, starts", false},
 	} {
 		if got := podChanged.Update(event.UpdateEvent{ObjectOld: pods[test.before], ObjectNew: pods[test.after]}); got != test.want {
 			t.Errorf("update from %s to %s: requeue = %t, want %t", test.before, test.after, got, test.want)
