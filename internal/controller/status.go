@@ -81,16 +81,22 @@ func firstReady(before, after *echov1.Echo) bool {
 var unrecorded = []string{echov1.ReasonRollingOut, echov1.ReasonRouteNotCreated, echov1.ReasonVerifying}
 
 // recordEvent records a change of the condition Ready in an event and in the log or, if Ready does not
-// change, of the condition Verified.
+// change, of the condition Verified. What has been so for too long becomes a failure with the same reason.
 func (r *EchoReconciler) recordEvent(ctx context.Context, before, after *echov1.Echo) {
+	isDegraded := meta.IsStatusConditionTrue(after.Status.Conditions, echov1.ConditionDegraded)
+	becameDegraded := isDegraded && !meta.IsStatusConditionTrue(before.Status.Conditions, echov1.ConditionDegraded)
 	for _, conditionType := range []string{echov1.ConditionReady, echov1.ConditionVerified} {
 		was := meta.FindStatusCondition(before.Status.Conditions, conditionType)
 		is := meta.FindStatusCondition(after.Status.Conditions, conditionType)
-		if is == nil || slices.Contains(unrecorded, is.Reason) || was != nil && was.Status == is.Status && was.Reason == is.Reason {
+		if is == nil || slices.Contains(unrecorded, is.Reason) {
+			continue
+		}
+		isSame := was != nil && was.Status == is.Status && was.Reason == is.Reason
+		if isSame && !(becameDegraded && conditionType == echov1.ConditionReady) {
 			continue
 		}
 		eventType := corev1.EventTypeNormal
-		if meta.IsStatusConditionTrue(after.Status.Conditions, echov1.ConditionDegraded) || is.Reason == echov1.ReasonVerifierNotRunning {
+		if isDegraded || is.Reason == echov1.ReasonVerifierNotRunning {
 			eventType = corev1.EventTypeWarning
 		}
 		r.Recorder.Eventf(after, nil, eventType, is.Reason, "Reconcile", "%s", status.Truncate(is.Message, maxNote))

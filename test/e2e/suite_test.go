@@ -84,6 +84,7 @@ var _ = SynchronizedBeforeSuite(func() {
 var _ = Describe("The operator", func() {
 	// These run in parallel, the longest first. Each has namespaces of its own, and changes nothing else that another
 	// one notices.
+	Describe("given an obstacle", obstacles)
 	Describe("given an Echo whose pods fail", failures)
 	Describe("given the tutorial", documents)
 	Describe("given the samples", Ordered, ContinueOnFailure, samples)
