@@ -19,6 +19,12 @@ const (
 
 	// portName is the name of the Service's port.
 	portName = "http"
+
+	// routePortName is the name of the port that the HTTPRoute refers to.
+	routePortName = "route"
+	// routePort is its number. It does not depend on the Echo, so that clients of a Gateway do not notice a change of
+	// spec.port: the Service and the HTTPRoute cannot change at the same time.
+	routePort int32 = 5677
 )
 
 // Service mutates the Service of the Echo.
@@ -29,17 +35,26 @@ func Service(service *corev1.Service, echo *echov1.Echo) {
 	service.Spec.ExternalName, service.Spec.LoadBalancerSourceRanges = "", nil
 	service.Spec.Selector = Selector(echo)
 
-	// The Service has exactly one port, which keeps its appProtocol and nodePort.
-	var port corev1.ServicePort
-	ports := service.Spec.Ports
-	if i := slices.IndexFunc(ports, func(p corev1.ServicePort) bool { return p.Name == portName }); i >= 0 {
-		port = ports[i]
-	} else if len(ports) > 0 {
-		port = ports[0]
+	ports := []corev1.ServicePort{servicePort(service.Spec.Ports, portName, echo.Spec.Port)}
+	if WantsHTTPRoute(echo) && echo.Spec.Port != routePort {
+		ports = append(ports, servicePort(service.Spec.Ports, routePortName, routePort))
 	}
-	port.Name, port.Protocol, port.Port = portName, corev1.ProtocolTCP, echo.Spec.Port
+	service.Spec.Ports = ports
+}
+
+// servicePort returns a port of the Service. It keeps the appProtocol and the nodePort of the port with that name, also
+// if somebody else has renamed the declared port.
+func servicePort(ports []corev1.ServicePort, name string, number int32) (port corev1.ServicePort) {
+	i := slices.IndexFunc(ports, func(p corev1.ServicePort) bool { return p.Name == name })
+	if i < 0 && name == portName {
+		i = slices.IndexFunc(ports, func(p corev1.ServicePort) bool { return p.Name != routePortName })
+	}
+	if i >= 0 {
+		port = ports[i]
+	}
+	port.Name, port.Protocol, port.Port = name, corev1.ProtocolTCP, number
 	port.TargetPort = intstr.FromString(containerPortName)
-	service.Spec.Ports = []corev1.ServicePort{port}
+	return port
 }
 
 // URL returns the URL of the Service inside the cluster, without the cluster domain, which

@@ -150,8 +150,10 @@ func gateways() {
 		WaitReady(namespace, "edited")
 		expectThroughGateway("http://"+traefik+"/", http.StatusOK, Equal("first\n"))
 		workload.StartProber(namespace, "prober", "http://"+traefik+"/=first|second")
-		for _, message := range []string{"second", "first", "second"} {
-			PatchEcho(namespace, "edited", `{"message":"`+message+`"}`)
+		for _, change := range []string{
+			`{"message":"second"}`, `{"message":"first"}`, `{"message":"second"}`, `{"port":81}`, `{"port":8080}`, `{"port":82}`, `{"port":80}`,
+		} {
+			PatchEcho(namespace, "edited", change)
 			WaitSettled(namespace)
 		}
 		expectThroughGateway("http://"+traefik+"/", http.StatusOK, Equal("second\n"))

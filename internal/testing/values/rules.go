@@ -31,9 +31,9 @@ var Rules = []Rule{
 	{
 		Message: "metadata.name becomes the Service name",
 		Violations: []map[string]any{
-			{"metadata.name": "with.dot"}, {"metadata.name": strings.Repeat("n", 59)}, {"metadata.name": "Upper"},
+			{"metadata.name": "with.dot"}, {"metadata.name": strings.Repeat("n", 57)}, {"metadata.name": "Upper"},
 		},
-		Valid: []map[string]any{{"metadata.name": "x"}, {"metadata.name": strings.Repeat("9", 58)}, {"metadata.name": "0-9"}},
+		Valid: []map[string]any{{"metadata.name": "x"}, {"metadata.name": strings.Repeat("9", 56)}, {"metadata.name": "0-9"}},
 	},
 	{
 		Message:    "message must not contain the NUL character",
