@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
@@ -161,7 +162,7 @@ func cachesSynced(c cache.Cache, namespaces *informers.Namespaces) healthz.Check
 		ctx, cancel := context.WithTimeout(request.Context(), 100*time.Millisecond)
 		defer cancel()
 		if !c.WaitForCacheSync(ctx) {
-			return fmt.Errorf("caches are not synced: %w", namespaces.Unsynced())
+			return fmt.Errorf("caches are not synced: %s", strings.Join(namespaces.Unsynced(), ", "))
 		}
 		return nil
 	}

@@ -168,8 +168,6 @@ func start(mgr ctrl.Manager) (stop func()) {
 	managerCtx, cancel := context.WithCancel(ctx)
 	stopped := make(chan error, 1)
 	go func() { stopped <- mgr.Start(managerCtx) }()
-	Expect(mgr.GetCache().WaitForCacheSync(managerCtx)).To(BeTrue())
-
 	running := true
 	stop = func() {
 		if running {
@@ -179,5 +177,8 @@ func start(mgr ctrl.Manager) (stop func()) {
 		}
 	}
 	DeferCleanup(stop)
+	syncCtx, cancelSync := context.WithTimeout(managerCtx, time.Minute)
+	defer cancelSync()
+	Expect(mgr.GetCache().WaitForCacheSync(syncCtx)).To(BeTrue(), "the caches are not synced after a minute")
 	return stop
 }

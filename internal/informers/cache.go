@@ -1,6 +1,7 @@
 // Package informers fills the cache of the manager. A cache of everything would use memory for each object of the
 // cluster, so it has only the objects with the operator's label, without the fields that the operator does not use.
-// And a cluster may not serve a kind, or serve it only later, so the cache has an informer of it only meanwhile.
+// A cluster may not serve a kind, or serve it only later, so the cache has an informer of it only meanwhile. And one of
+// several namespaces may not be readable, so neither the cache nor the manager waits for that one.
 package informers
 
 import (

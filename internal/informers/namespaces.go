@@ -1,11 +1,9 @@
 package informers
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -147,20 +145,16 @@ func (n *Namespaces) Hold(request reconcile.Request) bool {
 	return true
 }
 
-// Unsynced returns an error that names the namespaces for which the manager waits. It is nil if there is none.
-func (n *Namespaces) Unsynced() error {
+// Unsynced returns the namespaces for which the manager waits.
+func (n *Namespaces) Unsynced() (namespaces []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	var waiting []string
 	for _, namespace := range n.names() {
 		if state := n.states[namespace]; !state.isSynced() && !state.isReleased {
-			waiting = append(waiting, strconv.Quote(namespace))
+			namespaces = append(namespaces, cmp.Or(namespace, "all namespaces"))
 		}
 	}
-	if len(waiting) == 0 {
-		return nil
-	}
-	return fmt.Errorf("the caches of these namespaces are not synced: %s", strings.Join(waiting, ", "))
+	return namespaces
 }
 
 // Served returns for each watched namespace whether the cache is complete and up to date. It is empty for an operator
