@@ -64,11 +64,18 @@ func ParentRefs(route *echov1.Route) (refs []gatewayv1.ParentReference) {
 
 func matches(paths []echov1.Path) (all []gatewayv1.HTTPRouteMatch) {
 	for _, path := range paths {
-		all = append(all, gatewayv1.HTTPRouteMatch{Path: &gatewayv1.HTTPPathMatch{
-			Type: new(gatewayv1.PathMatchType(path.Type)), Value: new(path.Value),
-		}})
+		all = append(all, gatewayv1.HTTPRouteMatch{Path: &gatewayv1.HTTPPathMatch{Type: new(matchType(path)), Value: new(path.Value)}})
 	}
 	return all
+}
+
+// matchType returns how the path matches. The schema has no default for it: a client that applies a list sends whole items,
+// so each apply would remove the default again.
+func matchType(path echov1.Path) gatewayv1.PathMatchType {
+	if path.Type == "" {
+		return gatewayv1.PathMatchPathPrefix
+	}
+	return gatewayv1.PathMatchType(path.Type)
 }
 
 // ExternalURL returns the URL of the Echo outside the cluster, or an empty string if the Echo has no

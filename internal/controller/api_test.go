@@ -12,12 +12,26 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/testing/values"
 )
+
+// patchOfApply returns the patch that kubectl apply sends for a manifest that it has applied before.
+func patchOfApply(manifest, stored *unstructured.Unstructured) string {
+	GinkgoHelper()
+	applied, err := json.Marshal(map[string]any{"spec": manifest.Object["spec"]})
+	Expect(err).NotTo(HaveOccurred())
+	current, err := json.Marshal(map[string]any{"spec": stored.Object["spec"]})
+	Expect(err).NotTo(HaveOccurred())
+	patch, err := jsonmergepatch.CreateThreeWayJSONMergePatch(applied, applied, current)
+	Expect(err).NotTo(HaveOccurred())
+	return string(patch)
+}
 
 var _ = Describe("The API", func() {
 	It("sets the defaults", func() {
@@ -40,6 +54,7 @@ var _ = Describe("The API", func() {
 			if len(c.Rejection) == 0 {
 				Expect(err).NotTo(HaveOccurred())
 				Expect(equality.Semantic.DeepDerivative(c.Echo.Object["spec"], echo.Object["spec"])).To(BeTrue(), "stored spec = %v", echo.Object["spec"])
+				Expect(patchOfApply(c.Echo, echo)).To(Equal("{}"), "change by kubectl apply of the same manifest")
 				return
 			}
 			Expect(err).To(Satisfy(apierrors.IsInvalid))
