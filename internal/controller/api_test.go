@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest/komega"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/testing/values"
@@ -40,6 +41,13 @@ var _ = Describe("The API", func() {
 		Expect(echo.Spec.Port).To(Equal(int32(80)))
 		Expect(echo.Spec.TargetPort).To(Equal(int32(5678)))
 		Expect(echo.Spec.Page.Color).To(Equal("#2196F3"))
+	})
+
+	// kstatus, Flux and Helm regard an object without a status as current.
+	It("sets a status of an earlier generation, so that tools wait for an Echo that no operator watches", func() {
+		echo := createEcho(newNamespace(), "hello")
+		Expect(komega.Get(echo)()).To(Succeed())
+		Expect(echo.Status).To(Equal(echov1.EchoStatus{ObservedGeneration: -1}))
 	})
 
 	var entries []TableEntry
