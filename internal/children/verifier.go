@@ -159,6 +159,9 @@ const (
 	probeTimeoutSeconds int32 = 5
 )
 
+// defaultVerifierResources are those of each container of a verifier whose Echo sets none.
+var defaultVerifierResources = echov1.Resources{Requests: quantities("5m", "16Mi"), Limits: quantities("50m", "32Mi")}
+
 func mutateVerifierContainer(container *corev1.Container, l layer, echo *echov1.Echo, in Inputs) {
 	container.Image = in.VerifierImage
 	container.ImagePullPolicy = corev1.PullIfNotPresent
@@ -167,7 +170,7 @@ func mutateVerifierContainer(container *corev1.Container, l layer, echo *echov1.
 	port := ensureItem(&container.Ports, corev1.ContainerPort{Name: l.portName(), ContainerPort: l.port},
 		func(p corev1.ContainerPort) bool { return p.Name == l.portName() })
 	port.ContainerPort, port.Protocol, port.HostPort, port.HostIP = l.port, corev1.ProtocolTCP, 0, ""
-	container.Resources.Requests, container.Resources.Limits = quantities("5m", "16Mi"), quantities("50m", "32Mi")
+	setResources(container, ptr.Deref(echo.Spec.Verify, echov1.Verify{}).Resources, defaultVerifierResources)
 	mutateContainerSecurity(ensure(&container.SecurityContext))
 	container.LivenessProbe = nil
 	mutateProbe(ensure(&container.StartupProbe), "/startz", intstr.FromString(l.portName()), 1, probeTimeoutSeconds)

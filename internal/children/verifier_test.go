@@ -159,6 +159,7 @@ func TestAnswerLabelChangesWithTheAnswerAndTheServer(t *testing.T) {
 	}{
 		"replicas":       {label(inputs, func(e *echov1.Echo) { e.Spec.Replicas = 3 }), false},
 		"resources":      {label(inputs, func(e *echov1.Echo) { e.Spec.Resources.Limits = quantities("1", "1Gi") }), false},
+		"its resources":  {label(inputs, func(e *echov1.Echo) { e.Spec.Verify.Resources.Limits = quantities("1", "1Gi") }), false},
 		"verifier image": {label(upgraded), false},
 		"message":        {label(inputs, func(e *echov1.Echo) { e.Spec.Message = "other" }), true},
 		"status code":    {label(inputs, withStatusCode(503)), true},
