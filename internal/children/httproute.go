@@ -78,17 +78,36 @@ func matchType(path echov1.Path) gatewayv1.PathMatchType {
 	return gatewayv1.PathMatchType(path.Type)
 }
 
+// matchesRequest reports whether the Gateways send requests with this path, without its query, to the Echo. A prefix matches whole
+// elements.
+func matchesRequest(path echov1.Path, requested string) bool {
+	if matchType(path) == gatewayv1.PathMatchExact {
+		return requested == path.Value
+	}
+	prefix := strings.TrimSuffix(path.Value, "/")
+	return requested == prefix || strings.HasPrefix(requested, prefix+"/")
+}
+
 // ExternalURL returns the URL of the Echo outside the cluster, or an empty string if the Echo has no
 // route, or if the route's first hostname is unknown.
 func ExternalURL(echo *echov1.Echo) string {
+	address := externalAddress(echo)
+	if address == "" {
+		return ""
+	}
+	return address + echo.Spec.Route.Paths[0].Value
+}
+
+// externalAddress returns the external URL without its path.
+func externalAddress(echo *echov1.Echo) string {
 	route := echo.Spec.Route
 	if route == nil || len(route.Hostnames) == 0 || strings.HasPrefix(route.Hostnames[0], "*") {
 		return ""
 	}
-	url := route.Scheme + "://" + route.Hostnames[0]
+	address := route.Scheme + "://" + route.Hostnames[0]
 	standard := map[string]int32{"http": 80, "https": 443}
 	if port := route.ParentRefs[0].Port; port != 0 && port != standard[route.Scheme] {
-		url = fmt.Sprintf("%s:%d", url, port)
+		return fmt.Sprintf("%s:%d", address, port)
 	}
-	return url + route.Paths[0].Value
+	return address
 }

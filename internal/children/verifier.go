@@ -207,23 +207,36 @@ func (l layer) args(echo *echov1.Echo, in Inputs) []string {
 // url returns the URL that the verifier requests. Only the default server gives the same answer at
 // every path.
 func (l layer) url(echo *echov1.Echo) string {
-	if l.name == "route" {
-		return ExternalURL(echo)
+	switch l.name {
+	case "service":
+		return URL(echo) + requestableReadinessPath(echo)
+	case "route":
+		return externalAddress(echo) + routedPath(echo)
+	default:
+		return URL(echo)
 	}
-	address := URL(echo)
-	if l.name == "service" && hasOwnServer(echo) {
-		if withPath := address + echo.Spec.ReadinessPath; isURL(withPath) {
-			return withPath
-		}
-	}
-	return address
 }
 
-// isURL reports whether a client can request the address. A readiness path may have a percent sign
-// without two digits, which the kubelet escapes.
-func isURL(address string) bool {
-	_, err := url.Parse(address)
-	return err == nil
+// requestableReadinessPath returns the readiness path, or an empty string if a client cannot request it. It may have a
+// percent sign without two digits, which the kubelet escapes.
+func requestableReadinessPath(echo *echov1.Echo) string {
+	if _, err := url.Parse("http://host" + echo.Spec.ReadinessPath); err != nil {
+		return ""
+	}
+	return echo.Spec.ReadinessPath
+}
+
+// routedPath returns the path that the verifier requests through the route: the readiness path where the route serves it, or
+// else the first path of the route.
+func routedPath(echo *echov1.Echo) string {
+	readinessPath, paths := requestableReadinessPath(echo), echo.Spec.Route.Paths
+	withoutQuery, _, _ := strings.Cut(readinessPath, "?")
+	for _, path := range paths {
+		if readinessPath != "" && matchesRequest(path, withoutQuery) {
+			return readinessPath
+		}
+	}
+	return paths[0].Value
 }
 
 // ClusterIPs returns the addresses of the Service. A headless Service has none.
