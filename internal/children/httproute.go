@@ -33,7 +33,7 @@ func HTTPRoute(route *gatewayv1.HTTPRoute, echo *echov1.Echo) {
 			Group: ptr.To[gatewayv1.Group](""),
 			Kind:  ptr.To[gatewayv1.Kind]("Service"),
 			Name:  gatewayv1.ObjectName(Name(echo)),
-			Port:  new(echo.Spec.Port),
+			Port:  new(routePort),
 		},
 		Weight: ptr.To[int32](1),
 	}}}
