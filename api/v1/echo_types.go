@@ -278,7 +278,8 @@ type EchoStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="External URL",xDescriptors="urn:alm:descriptor:org.w3:link"
 	ExternalURL string `json:"externalURL,omitempty"`
 
-	// The metadata.generation that the rest of the status describes.
+	// The metadata.generation that the rest of the status describes: -1 until the operator first reconciles
+	// the Echo, so that tools wait for it.
 	//
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Observed generation"
@@ -360,6 +361,7 @@ type Echo struct {
 
 	// The observed state.
 	// +optional
+	// +kubebuilder:default={"observedGeneration":-1}
 	Status EchoStatus `json:"status,omitzero"`
 }
 

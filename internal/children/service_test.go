@@ -1,6 +1,7 @@
 package children
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -10,6 +11,77 @@ import (
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 )
+
+// The HTTPRoute names a port that the Service has, whichever of the two is written first, or if the other write is denied.
+func TestPortOfTheRouteIsInTheServiceBeforeAndAfterEachWrite(t *testing.T) {
+	ports, routing := []int32{1, 80, routePort, routePort + 1, 65535}, map[string]func(*echov1.Echo){"": func(*echov1.Echo) {}, ", routed": withRoute}
+	forEach := func(visit func(description string, echo *echov1.Echo)) {
+		for _, port := range ports {
+			for suffix, route := range routing {
+				visit(fmt.Sprint("port ", port, suffix), newEcho(route, func(e *echov1.Echo) { e.Spec.Port = port }))
+			}
+		}
+	}
+	forEach(func(from string, before *echov1.Echo) {
+		forEach(func(to string, after *echov1.Echo) {
+			t.Run(from+" to "+to, func(t *testing.T) {
+				old := desiredState(before)
+				edited := old.deepCopy()
+				edited.mutate(after)
+				expectPorts(t, old.service(), before)
+				expectPorts(t, edited.service(), after)
+				if !WantsHTTPRoute(before) || !WantsHTTPRoute(after) {
+					return
+				}
+				for _, service := range []*corev1.Service{old.service(), edited.service()} {
+					for _, route := range []*gatewayv1.HTTPRoute{old.route(), edited.route()} {
+						named := *route.Spec.Rules[0].BackendRefs[0].Port
+						if !slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == named }) {
+							t.Errorf("the HTTPRoute names port %d, but the Service has the ports %v", named, service.Spec.Ports)
+						}
+					}
+				}
+			})
+		})
+	})
+}
+
+// expectPorts checks that the Service has the port of the Echo and, with a route, that of the route, each once and in this order.
+func expectPorts(t *testing.T, service *corev1.Service, echo *echov1.Echo) {
+	t.Helper()
+	want := []int32{echo.Spec.Port}
+	if WantsHTTPRoute(echo) && echo.Spec.Port != routePort {
+		want = append(want, routePort)
+	}
+	var got []int32
+	for _, port := range service.Spec.Ports {
+		got = append(got, port.Port)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("ports of the Service = %v, want %v", got, want)
+	}
+}
+
+func TestPortOfTheRouteKeepsItsAppProtocolAndNodePort(t *testing.T) {
+	target := intstr.FromString(containerPortName)
+	web := corev1.ServicePort{Name: "http", AppProtocol: new("http"), NodePort: 30080, Port: 80, Protocol: corev1.ProtocolTCP, TargetPort: target}
+	route := corev1.ServicePort{Name: "route", AppProtocol: new("kubernetes.io/ws"), NodePort: 30081, Port: routePort, Protocol: corev1.ProtocolTCP, TargetPort: target}
+	renamed := func(port corev1.ServicePort) corev1.ServicePort { port.Name = "x"; return port }
+	for name, live := range map[string][]corev1.ServicePort{
+		"unchanged":            {web, route},
+		"another order":        {route, web},
+		"renamed port":         {route, renamed(web)},
+		"additional port":      {{Name: "metrics", Port: 9090}, web, route},
+		"another port number":  {web, {Name: "route", AppProtocol: new("kubernetes.io/ws"), NodePort: 30081, Port: 81}},
+		"another kind of port": {web, {Name: "route", AppProtocol: new("kubernetes.io/ws"), NodePort: 30081, Protocol: corev1.ProtocolUDP}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			service := &corev1.Service{Spec: corev1.ServiceSpec{Ports: live}}
+			Service(service, newEcho(withRoute))
+			equal(t, service.Spec.Ports, []corev1.ServicePort{web, route})
+		})
+	}
+}
 
 func TestServiceHasOnePortWithItsAppProtocolAndNodePort(t *testing.T) {
 	for name, live := range map[string][]corev1.ServicePort{
@@ -26,50 +98,5 @@ func TestServiceHasOnePortWithItsAppProtocolAndNodePort(t *testing.T) {
 				Port: 80, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromString(containerPortName),
 			}})
 		})
-	}
-}
-
-// The two cannot be written at the same time, and the write of either may be denied.
-func TestServiceHasThePortOfTheRouteBeforeAndAfterEachWrite(t *testing.T) {
-	ports := []int32{1, 80, 81, routePort, routePort + 1, 65535}
-	withPort := func(port int32, routed bool) *echov1.Echo {
-		return newEcho(func(e *echov1.Echo) {
-			e.Spec.Port, e.Spec.Route = port, nil
-			if routed {
-				e.Spec.Route = &echov1.Route{ParentRefs: []echov1.ParentRef{{Name: "public"}}}
-			}
-		})
-	}
-	for _, before := range ports {
-		for _, after := range ports {
-			service, route := &corev1.Service{}, &gatewayv1.HTTPRoute{}
-			Service(service, withPort(before, true))
-			HTTPRoute(route, withPort(before, true))
-			newService, newRoute := service.DeepCopy(), route.DeepCopy()
-			Service(newService, withPort(after, true))
-			HTTPRoute(newRoute, withPort(after, true))
-			for _, s := range []*corev1.Service{service, newService} {
-				for _, r := range []*gatewayv1.HTTPRoute{route, newRoute} {
-					backend := *r.Spec.Rules[0].BackendRefs[0].Port
-					if !slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == backend }) {
-						t.Errorf("from port %d to %d: the route refers to port %d of a Service with %v", before, after, backend, s.Spec.Ports)
-					}
-				}
-			}
-			numbers := map[int32]bool{}
-			for _, p := range newService.Spec.Ports {
-				if numbers[p.Port] {
-					t.Errorf("from port %d to %d: two ports of the Service have the number %d", before, after, p.Port)
-				}
-				numbers[p.Port] = true
-			}
-			if !numbers[after] {
-				t.Errorf("from port %d to %d: the Service has only %v", before, after, newService.Spec.Ports)
-			}
-			Service(newService, withPort(after, false))
-			if len(newService.Spec.Ports) != 1 || newService.Spec.Ports[0].Port != after {
-				t.Errorf("without a route, the Service has %v, want only port %d", newService.Spec.Ports, after)
-			}
-		}
 	}
 }

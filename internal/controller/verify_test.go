@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest/komega"
@@ -164,6 +165,18 @@ var _ = Describe("The verification of an Echo", func() {
 		Entry("because its image is missing", "registry.example/verifier:absent", "registry.example/verifier:absent: not found"),
 		Entry("because no node has room", "registry.example/verifier:huge", "0/1 nodes are available: 1 Insufficient memory."),
 	)
+
+	It("runs in a namespace with a minimum of memory, with resources that the Echo declares", func() {
+		minimum := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")}
+		Expect(admin.Create(ctx, &corev1.LimitRange{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "minimum"},
+			Spec:       corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{Type: corev1.LimitTypeContainer, Min: minimum}}},
+		})).To(Succeed())
+		startOperator()
+		fits := echov1.Resources{Limits: minimum, Requests: minimum}
+		echo := createEcho(namespace, "hello", verified, func(s *echov1.EchoSpec) { s.Resources, s.Verify.Resources = fits, fits })
+		expectVerified(echo, isVerified, isReady, notDegraded)
+	})
 
 	It("does not make a Ready Echo unready when the verifier is evicted", func() {
 		startOperator()

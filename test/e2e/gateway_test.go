@@ -150,10 +150,8 @@ func gateways() {
 		WaitReady(namespace, "edited")
 		expectThroughGateway("http://"+traefik+"/", http.StatusOK, Equal("first\n"))
 		workload.StartProber(namespace, "prober", "http://"+traefik+"/=first|second")
-		for _, change := range []string{
-			`{"message":"second"}`, `{"message":"first"}`, `{"message":"second"}`, `{"port":81}`, `{"port":8080}`, `{"port":82}`, `{"port":80}`,
-		} {
-			PatchEcho(namespace, "edited", change)
+		for _, message := range []string{"second", "first", "second"} {
+			PatchEcho(namespace, "edited", `{"message":"`+message+`"}`)
 			WaitSettled(namespace)
 		}
 		expectThroughGateway("http://"+traefik+"/", http.StatusOK, Equal("second\n"))
@@ -163,6 +161,25 @@ func gateways() {
 		Expect(slices.Collect(maps.Keys(requests.Answers))).To(ConsistOf("first", "second"), "responses")
 		Kubectl("delete", "namespace", namespace) // Its route would match the requests of other specs.
 	}, Entry("of one pod", int32(1)), Entry("of three pods", int32(3)))
+
+	It("responds to every request while the port of the Service changes", func() {
+		namespace := "gateway-port-e2e"
+		NewNamespace(namespace)
+		CreateEcho(namespace, "moved", routed("moved", traefik, anyListener))
+		WaitReady(namespace, "moved")
+		expectThroughGateway("http://"+traefik+"/", http.StatusOK, Equal("moved\n"))
+		// Two targets have twenty connections that are kept alive.
+		workload.StartProber(namespace, "prober", "http://"+traefik+"/one=moved", "http://"+traefik+"/two=moved")
+		for _, port := range []int{8080, 81, 9090, 80} {
+			PatchEcho(namespace, "moved", fmt.Sprintf(`{"port":%d}`, port))
+			WaitSettled(namespace)
+			ExpectAnswer(namespace, "moved", fmt.Sprint(port), Equal("moved\n"))
+		}
+		requests := workload.RequestsOf(namespace, "prober")
+		AddReportEntry("requests", requests)
+		Expect(requests.Failed+requests.KeptFailed).To(BeZero(), "failed requests:\n%s", strings.Join(requests.Failures, "\n"))
+		Kubectl("delete", "namespace", namespace) // Its route would match the requests of other specs.
+	})
 
 	It("reports the layer of a Gateway that stops", func() {
 		spec := routed("route", traefik, anyListener)
