@@ -12,6 +12,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest/komega"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 )
 
 // namespacedUser has the operators of the spec run as a new user, who has only the permissions of grant.
@@ -72,6 +75,18 @@ func changeRules(user, namespace string, rules []rbacv1.PolicyRule) {
 	Eventually(komega.Update(role, func() { role.Rules = rules })).Should(Succeed())
 }
 
+// waitForWatch waits until the API server allows the user to watch the resource in a namespace, or denies it.
+func waitForWatch(user, namespace, resource string, allowed bool) {
+	GinkgoHelper()
+	group := map[string]string{"echoes": echov1.GroupVersion.Group, "httproutes": gatewayv1.GroupName}[resource]
+	attributes := authorizationv1.ResourceAttributes{Verb: "watch", Group: group, Resource: resource, Namespace: namespace}
+	Eventually(func() (bool, error) {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &attributes}}
+		err := admin.Create(ctx, review)
+		return review.Status.Allowed, err
+	}).Should(Equal(allowed))
+}
+
 // proxy is between the operator and the API server. It handles the requests for one namespace.
 type proxy struct {
 	next      http.RoundTripper
@@ -121,6 +136,8 @@ var _ = Describe("An operator of two namespaces of which one cannot be read", fu
 		user, served, other = namespacedUser(), newNamespace(), newNamespace()
 		grantIn(user, served, operatorRules())
 		grantIn(user, other, operatorRules())
+		waitForWatch(user, served, "echoes", true)
+		waitForWatch(user, other, "echoes", true)
 		between = &proxy{namespace: other}
 		operator.Wrap(func(next http.RoundTripper) http.RoundTripper {
 			between.next = next
@@ -140,18 +157,25 @@ var _ = Describe("An operator of two namespaces of which one cannot be read", fu
 	}
 	without := func(resource string) obstacle {
 		return obstacle{"the permission for " + resource + " is missing", `cannot list resource \"` + resource + `\"`,
-			func() { changeRules(user, other, operatorRules(resource)) },
+			func() {
+				changeRules(user, other, operatorRules(resource))
+				waitForWatch(user, other, resource, false)
+			},
 			func() { changeRules(user, other, operatorRules()) }}
 	}
 	obstacles := []obstacle{
 		{"its RoleBinding is missing", "is forbidden",
-			func() { Expect(admin.Delete(ctx, binding())).To(Succeed()) },
+			func() {
+				Expect(admin.Delete(ctx, binding())).To(Succeed())
+				waitForWatch(user, other, "echoes", false)
+			},
 			func() { Expect(admin.Create(ctx, binding())).To(Succeed()) }},
 		{"it was deleted", "is forbidden",
 			func() {
 				namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: other}}
 				Expect(admin.Delete(ctx, namespace)).To(Succeed())
 				Eventually(komega.Get(namespace), "60s").Should(MatchError(ContainSubstring("not found")))
+				waitForWatch(user, other, "echoes", false)
 			},
 			func() {
 				Expect(admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: other}})).To(Succeed())
@@ -178,9 +202,8 @@ var _ = Describe("An operator of two namespaces of which one cannot be read", fu
 	expectRepair := func(o obstacle, name string) {
 		GinkgoHelper()
 		o.repair()
-		Eventually(isServed, "40s").WithArguments(other).Should(Equal(1.0))
-		echo := createEcho(other, name, everyChild)
-		expectReady(echo)
+		expectReady(createEcho(other, name, everyChild))
+		Eventually(isServed, "60s").WithArguments(other).Should(Equal(1.0))
 		Expect(isServed(served)).To(Equal(1.0))
 	}
 	logSize := func() int { return len(operatorLog.Contents()) }
@@ -191,7 +214,7 @@ var _ = Describe("An operator of two namespaces of which one cannot be read", fu
 			logged := logSize()
 			startOperator(served, other)
 			expectFailure(o, logged)
-			failures := strings.Count(string(operatorLog.Contents()[logged:]), "Reading the namespace failed")
+			failures := strings.Count(string(operatorLog.Contents()[logged:]), `"Reading the namespace failed; retrying","namespace":"`+other)
 			Expect(failures).To(Equal(1), "number of log lines about the namespace")
 			expectRepair(o, "repaired")
 			Eventually(func() string { return string(operatorLog.Contents()[logged:]) }).Should(

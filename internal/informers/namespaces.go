@@ -23,7 +23,7 @@ const (
 	updatePeriod = time.Second
 
 	// maxFailure is the maximum number of characters of the API server's message in the log.
-	maxFailure = 512
+	maxFailure = 256
 )
 
 // Namespaces are the namespaces that an operator watches. The cache of controller-runtime is synced only if it is in

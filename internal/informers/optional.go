@@ -30,8 +30,9 @@ const DiscoveryPeriod = 58 * time.Second
 var ErrNotServed = errors.New("the API server does not serve the kind")
 
 // Optional is a kind that the API server may not serve. While the API server serves it, the cache has an informer of
-// it in each namespace. To find out, Optional asks the API server at its start, and later whenever Check is called, at most once per
-// period. Every user may ask that; a watch of CRDs would need permissions in the whole cluster.
+// it in each namespace, and each namespace has its own result of Check. To find out, Optional asks the API server at its
+// start, and later whenever Check is called, at most once per period. Every user may ask that; a watch of CRDs would need
+// permissions in the whole cluster.
 type Optional struct {
 	// Period is the minimum time between two questions.
 	Period time.Duration
@@ -101,15 +102,21 @@ func (o *Optional) Check(namespace string) error {
 		}
 		go o.ask(o.ctx)
 	}
-	lasts := apierrors.IsForbidden(o.missing) || time.Since(o.waitingSince) > patience
-	switch i, found := ofNamespace(o.informers, namespace); {
-	case o.missing == nil && found:
-		return i.missing()
-	case errors.Is(o.missing, ErrNotServed), o.missing != nil && lasts:
-		return o.missing
-	default:
-		return ErrNotYet
+	if o.missing == nil {
+		return o.checkInformer(namespace)
 	}
+	isNotServed, lasts := errors.Is(o.missing, ErrNotServed), time.Since(o.waitingSince) > patience
+	if isNotServed || lasts || apierrors.IsForbidden(o.missing) {
+		return o.missing
+	}
+	return ErrNotYet
+}
+
+func (o *Optional) checkInformer(namespace string) error {
+	if i, found := ofNamespace(o.informers, namespace); found {
+		return i.missing()
+	}
+	return ErrNotYet
 }
 
 // set sets why the cache does not contain the kind, and what ends the watch.
