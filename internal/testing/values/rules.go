@@ -29,11 +29,11 @@ var (
 // Rules are in the order in which they repair a spec.
 var Rules = []Rule{
 	{
-		Message: "metadata.name becomes the Service name",
+		Message: "metadata.name is part of the names echo-<name> and verify-<name>",
 		Violations: []map[string]any{
-			{"metadata.name": "with.dot"}, {"metadata.name": strings.Repeat("n", 59)}, {"metadata.name": "Upper"},
+			{"metadata.name": "with.dot"}, {"metadata.name": strings.Repeat("n", 57)}, {"metadata.name": "Upper"},
 		},
-		Valid: []map[string]any{{"metadata.name": "x"}, {"metadata.name": strings.Repeat("9", 58)}, {"metadata.name": "0-9"}},
+		Valid: []map[string]any{{"metadata.name": "x"}, {"metadata.name": strings.Repeat("9", 56)}, {"metadata.name": "0-9"}},
 	},
 	{
 		Message:    "message must not contain the NUL character",
