@@ -23,7 +23,7 @@ func verifierTemplates(all objects) map[string]*corev1.PodTemplateSpec {
 // expectVerifierPods checks what must hold for the verifier of any Echo.
 func expectVerifierPods(t *testing.T, all objects, echo *echov1.Echo) {
 	t.Helper()
-	if problems := validation.IsDNS1123Subdomain(VerifierName(echo)); len(problems) > 0 {
+	if problems := validation.IsDNS1123Label(VerifierName(echo)); len(problems) > 0 {
 		t.Errorf("name %q is invalid: %v", VerifierName(echo), problems)
 	}
 	for kind, template := range verifierTemplates(all) {

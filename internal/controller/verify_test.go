@@ -205,6 +205,7 @@ var _ = Describe("The verification of an Echo", func() {
 	})
 
 	It("says nothing about the answer when a container that others added is not ready", func() {
+		const restartedAt = "kubectl.kubernetes.io/restartedAt"
 		startOperator()
 		echo := createEcho(namespace, "hello", verified)
 		expectVerified(echo, isVerified, isReady, notDegraded)
@@ -216,6 +217,7 @@ var _ = Describe("The verification of an Echo", func() {
 			pod.Volumes = []corev1.Volume{{Name: "ca", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 			pod.Containers[2].Env = []corev1.EnvVar{{Name: "SSL_CERT_FILE", Value: "/ca/ca.crt"}}
 			pod.Containers[2].VolumeMounts = []corev1.VolumeMount{{Name: "ca", MountPath: "/ca"}}
+			verifier.Spec.Template.Annotations = map[string]string{restartedAt: "today"} // As by kubectl rollout restart.
 		})).Should(Succeed())
 		setResult(echo, "node-a", "mesh", false)
 		expectVerified(echo, "Unknown "+notRunning, isReady, notDegraded)
@@ -233,6 +235,7 @@ var _ = Describe("The verification of an Echo", func() {
 		edit(echo, func(s *echov1.EchoSpec) { s.Message = "changed" })
 		expectVerified(echo, isVerified, isReady, notDegraded)
 		Expect(komega.Get(verifier)()).To(Succeed())
+		Expect(verifier.Spec.Template.Annotations).To(HaveKeyWithValue(restartedAt, "today"))
 		Expect(verifier.Spec.Template.Spec.Volumes).To(HaveLen(1))
 		Expect(verifier.Spec.Template.Spec.Containers).To(HaveExactElements(HaveField("Name", "mesh"), HaveField("Name", "dns"),
 			And(HaveField("Name", "service"), HaveField("Env", HaveLen(1)), HaveField("VolumeMounts", HaveLen(1)))))
