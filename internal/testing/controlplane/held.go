@@ -30,6 +30,18 @@ const (
 	flapInterval   = 5 * time.Second
 )
 
+// WaitingReasons and RejectionReasons are reasons of the kubelet. Source: k8s.io/kubernetes/pkg/kubelet (images,
+// kuberuntime, container, lifecycle, eviction and nodeshutdown packages).
+var (
+	WaitingReasons = []string{
+		"ContainerCreating", "PodInitializing", "ErrImagePull", "ImagePullBackOff", "ImageInspectError", "ErrImageNeverPull", "InvalidImageName",
+		"RegistryUnavailable", "SignatureValidationFailed", "CreateContainerConfigError", "PreCreateHookError", "CreateContainerError",
+		"PreStartHookError", "PostStartHookError", "CrashLoopBackOff", "RunContainerError", "KillContainerError", "CreatePodSandboxError",
+		"ConfigPodSandboxError", "ResizePodInPlaceError",
+	}
+	RejectionReasons = []string{"OutOfcpu", "Evicted", "NodeShutdown", "UnexpectedAdmissionError"}
+)
+
 // isIgnored reports whether no scheduler and no kubelet looks at the pod. The API server itself reports scheduling gates.
 func isIgnored(pod *corev1.Pod) bool {
 	hasOtherScheduler := pod.Spec.SchedulerName != corev1.DefaultSchedulerName

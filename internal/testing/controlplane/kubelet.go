@@ -141,10 +141,11 @@ func report(ctx context.Context, writer client.Client, pod *corev1.Pod) {
 	}
 }
 
+// writeStatus retries until the pod is deleted, as a kubelet does.
 func writeStatus(ctx context.Context, writer client.Client, pod *corev1.Pod, status corev1.PodStatus) {
 	reported := pod.DeepCopy()
 	reported.Status = status
-	_ = wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	_ = wait.PollUntilContextCancel(ctx, 500*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		err := writer.Status().Patch(ctx, reported.DeepCopy(), client.MergeFrom(pod))
 		return client.IgnoreNotFound(err) == nil, nil
 	})

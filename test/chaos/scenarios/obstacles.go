@@ -11,15 +11,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/testing/controlplane"
 	"github.com/kkloud-io/echo-operator/test/chaos/harness"
 	"github.com/kkloud-io/echo-operator/test/chaos/oracle"
 )
@@ -29,7 +28,7 @@ const (
 	causeLimit = 2 * time.Minute
 	causeSlack = 10 * time.Second
 	// obstaclesAtOnce is how many obstacles are in effect at the same time, each in a namespace of its own.
-	obstaclesAtOnce = 150
+	obstaclesAtOnce = 160
 	// obstacleInterval is the time between two looks at an Echo.
 	obstacleInterval = 2 * time.Second
 
@@ -77,7 +76,7 @@ var moments = []moment{
 		return c.edit(ctx, func(s *echov1.EchoSpec) { s.Message = "n" })
 	}},
 	{"before a deletion", createTarget, func(ctx context.Context, c *obstacleCase) error {
-		return c.forEach(ctx, c.tree[c.place.resource.GroupResource()], func(object client.Object) error {
+		return c.forEach(ctx, c.place.resource, func(object client.Object) error {
 			return c.Client.Delete(ctx, object)
 		})
 	}},
@@ -96,7 +95,9 @@ func obstacles(o harness.Options) (all []harness.Scenario, err error) {
 		if strings.HasPrefix(o.Scenario, m.name+":") {
 			name = o.Scenario
 		}
-		isSelected := func(c *obstacleCase) bool { return (c.place.core || !o.Short) && strings.Contains(c.name(), name) }
+		isSelected := func(c *obstacleCase) bool {
+			return (slices.Contains(coreOfPlaces, c.place.name) || !o.Short) && strings.Contains(c.name(), name)
+		}
 		if !o.Short || m.name == "before an edit" {
 			all = append(all, harness.Scenario{Name: name, Run: func(ctx context.Context, e *harness.Environment) error {
 				return runObstacles(ctx, e, m, isSelected)
@@ -119,7 +120,7 @@ func runObstacles(ctx context.Context, e *harness.Environment, m moment, isSelec
 	var cases []*obstacleCase
 	for _, p := range s.places {
 		for _, t := range targets {
-			c := &obstacleCase{survey: s, place: p, target: t, moment: m, tree: s.trees[t.name], namespace: fmt.Sprintf("held-%d", len(cases))}
+			c := &obstacleCase{survey: s, place: p, target: t, moment: m, namespace: fmt.Sprintf("held-%d", len(cases))}
 			if s.concerns(p, t, m) && isSelected(c) {
 				cases = append(cases, c)
 			}
@@ -154,13 +155,9 @@ func runAtOnce(ctx context.Context, e *harness.Environment, cases []*obstacleCas
 		findings = append(findings, e.ExpectNoWrites(ctx))
 	}
 	for _, c := range cases {
-		findings = append(findings, c.remove(context.WithoutCancel(ctx)), deleteNamespace(context.WithoutCancel(ctx), e, c.namespace))
+		findings = append(findings, c.deleteNamespace(context.WithoutCancel(ctx), c.namespace))
 	}
 	return append(findings, e.Operator.Failed())
-}
-
-func deleteNamespace(ctx context.Context, e *harness.Environment, name string) error {
-	return client.IgnoreNotFound(e.Client.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 }
 
 // obstacleCase is a place, a target and a moment, in a namespace.
@@ -169,7 +166,6 @@ type obstacleCase struct {
 	place     place
 	target    target
 	moment    moment
-	tree      tree
 	namespace string
 	// outcome is how it ended, for the summary.
 	outcome string
@@ -187,34 +183,35 @@ func (c *obstacleCase) run(ctx context.Context) error {
 	if err := c.moment.prepare(ctx, c); err != nil {
 		return fmt.Errorf("before the obstacle: %w", err)
 	}
-	if err := c.install(ctx); err != nil {
-		return err
-	}
-	if err := c.moment.act(ctx, c); err != nil {
-		return err
-	}
-	harness.Pause(ctx, causeLimit)
-	finding := c.poll(ctx, causeSlack, c.checkCause)
-	echo, err := c.GetEcho(ctx, c.namespace, one)
-	if err != nil {
-		return err
-	}
-	isReady := c.isReady(echo) == nil
-	if err := errors.Join(finding, c.remove(ctx)); err != nil {
-		return err
-	}
+	outcome, finding := c.disturb(ctx)
+	finding = errors.Join(finding, c.remove(context.WithoutCancel(ctx)))
 	touched, err := c.awaitRecovery(ctx)
-	switch {
-	case err != nil:
+	if err := errors.Join(finding, err); err != nil {
 		return err
-	case isReady:
-		c.outcome = "not stopped"
-	case touched:
-		c.outcome = "reported, recovered after a touch"
-	default:
-		c.outcome = "reported, recovered"
+	}
+	c.outcome = outcome
+	if touched {
+		c.outcome += " after a touch"
 	}
 	return nil
+}
+
+// disturb puts the obstacle into effect, and checks that the status says so in time.
+func (c *obstacleCase) disturb(ctx context.Context) (outcome string, err error) {
+	if err := c.install(ctx); err != nil {
+		return "", err
+	}
+	if err := c.moment.act(ctx, c); err != nil {
+		return "", err
+	}
+	harness.Pause(ctx, causeLimit)
+	if err := c.poll(ctx, causeSlack, c.checkCause); err != nil {
+		return "", err
+	}
+	if c.whenReady(ctx) == nil {
+		return "not stopped", nil
+	}
+	return "reported and recovered", nil
 }
 
 func (c *obstacleCase) create(ctx context.Context, verify *echov1.Verify) error {
@@ -242,17 +239,17 @@ func (c *obstacleCase) edit(ctx context.Context, change func(*echov1.EchoSpec)) 
 
 // install puts the obstacle into effect.
 func (c *obstacleCase) install(ctx context.Context) error {
-	if c.place.finalizer {
+	if c.place.isFinalizer() {
 		return c.setFinalizers(ctx, []string{obstacleFinalizer})
 	}
 	if c.place.policy != nil {
-		if err := c.labelNamespace(ctx, `"`+c.place.id+`"`); err != nil {
+		if err := c.labelNamespace(ctx, `"`+objectName(c.place.name)+`"`); err != nil {
 			return err
 		}
 		harness.Pause(ctx, 3*time.Second) // Until the API server has observed the label.
 		return nil
 	}
-	object := c.place.object(c.place.id)
+	object := c.place.object()
 	object.SetNamespace(c.namespace)
 	if err := c.Client.Create(ctx, object); err != nil {
 		return err
@@ -274,11 +271,11 @@ func (c *obstacleCase) install(ctx context.Context) error {
 
 // remove removes the obstacle, and the pods that it holds: a policy that is gone does not change them back.
 func (c *obstacleCase) remove(ctx context.Context) error {
-	if c.place.finalizer {
+	if c.place.isFinalizer() {
 		return c.setFinalizers(ctx, nil)
 	}
 	if c.place.object != nil {
-		object := c.place.object(c.place.id)
+		object := c.place.object()
 		object.SetNamespace(c.namespace)
 		return client.IgnoreNotFound(c.Client.Delete(ctx, object))
 	}
@@ -308,37 +305,33 @@ func (c *obstacleCase) setFinalizers(ctx context.Context, finalizers []string) e
 	if err != nil {
 		return err
 	}
-	return c.forEach(ctx, c.tree[c.place.resource.GroupResource()], func(object client.Object) error {
+	return c.forEach(ctx, c.place.resource, func(object client.Object) error {
 		return c.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch))
 	})
 }
 
-// forEach does something to all objects of the kind that belong to the target.
-func (c *obstacleCase) forEach(ctx context.Context, kind treeKind, do func(client.Object) error) error {
-	list, err := c.list(ctx, kind, c.namespace, c.target.component)
+// forEach does something to all objects of the resource that belong to the target.
+func (c *obstacleCase) forEach(ctx context.Context, resource schema.GroupVersionResource, do func(client.Object) error) error {
+	objects, err := c.list(ctx, resource)
 	if err != nil {
 		return err
 	}
-	for i := range list.Items {
-		if err := do(&list.Items[i]); client.IgnoreNotFound(err) != nil {
+	for i := range objects {
+		if err := do(&objects[i]); client.IgnoreNotFound(err) != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *obstacleCase) poll(ctx context.Context, timeout time.Duration, check func(context.Context) error) (last error) {
-	err := wait.PollUntilContextTimeout(ctx, obstacleInterval, timeout, true, func(ctx context.Context) (bool, error) {
+// poll repeats the check until it succeeds. A check that has started may complete: many cases check at the same time.
+func (c *obstacleCase) poll(ctx context.Context, timeout time.Duration, check func(context.Context) error) error {
+	for start := time.Now(); ; harness.Pause(ctx, obstacleInterval) {
 		err := check(ctx)
-		if ctx.Err() == nil {
-			last = err
+		if err == nil || time.Since(start) > timeout || ctx.Err() != nil {
+			return err
 		}
-		return err == nil, c.Operator.Failed()
-	})
-	if err == nil {
-		return nil
 	}
-	return errors.Join(err, last)
 }
 
 func (c *obstacleCase) isReady(echo *echov1.Echo) error {
@@ -370,8 +363,8 @@ func (c *obstacleCase) checkCause(ctx context.Context) error {
 	for i := range events.Items {
 		said = append(said, events.Items[i].Message)
 	}
-	for _, kind := range c.tree {
-		err := c.forEach(ctx, kind, func(object client.Object) error {
+	for resource := range c.trees[c.target.name] {
+		err := c.forEach(ctx, resource, func(object client.Object) error {
 			conditions, _, _ := unstructured.NestedSlice(object.(*unstructured.Unstructured).Object, "status", "conditions")
 			said = append(said, fmt.Sprint(conditions))
 			return nil
@@ -380,7 +373,7 @@ func (c *obstacleCase) checkCause(ctx context.Context) error {
 			return err
 		}
 	}
-	return oracle.CheckCause(echo, c.place.names(), said)
+	return oracle.CheckCause(echo, []string{objectName(c.place.name), `"` + controlplane.Missing + `"`}, said)
 }
 
 // awaitRecovery waits until the Echo is ready. Controllers that gave up or that wait for long need a touch, which the
@@ -390,11 +383,11 @@ func (c *obstacleCase) awaitRecovery(ctx context.Context) (touched bool, err err
 	if err == nil || c.place.byOperator {
 		return false, wrap("without the obstacle", err)
 	}
-	for _, kind := range c.tree {
-		if !slices.Contains([]string{"Deployment", "ReplicaSet", "DaemonSet"}, kind.Kind) {
+	for resource := range c.trees[c.target.name] {
+		if !slices.Contains([]string{"deployments", "replicasets", "daemonsets"}, resource.Resource) {
 			continue
 		}
-		if err := c.forEach(ctx, kind, func(object client.Object) error {
+		if err := c.forEach(ctx, resource, func(object client.Object) error {
 			return c.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"touched":"yes"}}}`)))
 		}); err != nil {
 			return true, err
@@ -409,6 +402,3 @@ func wrap(when string, err error) error {
 	}
 	return fmt.Errorf("%s: %w", when, err)
 }
-
-// noMatch is true if the API server does not serve the kind.
-func noMatch(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }

@@ -9,60 +9,15 @@ import (
 	"strings"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/discovery"
-	"k8s.io/utils/ptr"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kkloud-io/echo-operator/internal/testing/controlplane"
 	"github.com/kkloud-io/echo-operator/test/chaos/harness"
 )
-
-// waiting and rejected are reasons of the kubelet. Source: k8s.io/kubernetes/pkg/kubelet (images, kuberuntime,
-// container, lifecycle, eviction and nodeshutdown packages).
-var (
-	waiting = []string{
-		"ContainerCreating", "PodInitializing", "ErrImagePull", "ImagePullBackOff", "ImageInspectError", "ErrImageNeverPull", "InvalidImageName",
-		"RegistryUnavailable", "SignatureValidationFailed", "CreateContainerConfigError", "PreCreateHookError", "CreateContainerError",
-		"PreStartHookError", "PostStartHookError", "CrashLoopBackOff", "RunContainerError", "KillContainerError", "CreatePodSandboxError",
-		"ConfigPodSandboxError", "ResizePodInPlaceError",
-	}
-	rejected = []string{"OutOfcpu", "Evicted", "NodeShutdown", "UnexpectedAdmissionError"}
-)
-
-// kubeletStates are what the kubelet reports of pods that do not run.
-func kubeletStates() (all []place) {
-	add := func(name, image string) {
-		all = append(all, mutation("kubelet "+name, jsonPatch("replace", "/spec/containers/0/image", fmt.Sprintf("%q", image))))
-	}
-	for _, reason := range waiting {
-		add("waiting:"+reason, controlplane.Waiting+reason)
-	}
-	for _, reason := range rejected {
-		add("rejected:"+reason, controlplane.Rejected+reason)
-	}
-	add("never ready", controlplane.NeverReady)
-	add("flapping", controlplane.Flapping)
-	return all
-}
-
-// mutation is a policy that changes the pods.
-func mutation(name, patch string) place {
-	return place{name: name, resource: podResource, holdsPods: true, policy: []client.Object{
-		&admissionregistrationv1.MutatingAdmissionPolicy{Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
-			FailurePolicy: ptr.To(admissionregistrationv1.Fail), ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
-			MatchConstraints: matchResource(podResource, admissionregistrationv1.Create),
-			Mutations: []admissionregistrationv1.Mutation{{
-				PatchType: admissionregistrationv1.PatchTypeJSONPatch,
-				JSONPatch: &admissionregistrationv1.JSONPatch{Expression: belongs + " ? " + patch + " : []"},
-			}},
-		}},
-		&admissionregistrationv1.MutatingAdmissionPolicyBinding{},
-	}}
-}
 
 // podSettings are the values of fields of a pod that the API server accepts and that hold the pod back: the survey
 // creates a pod with each of them.
@@ -75,78 +30,57 @@ func (s *survey) podSettings(ctx context.Context, namespace string) (all []place
 	if err := s.Client.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{componentLabel: "server"}); err != nil {
 		return nil, err
 	}
-	spec := pods.Items[0].Spec
-	patches := map[string]string{}
-	number := 0
-	for _, c := range schemas.candidates("Pod spec", schemas["io.k8s.api.core.v1.PodSpec"], 0) {
-		fields := c.value.(map[string]any)
-		field := slices.Collect(maps.Keys(fields))[0]
-		name := fmt.Sprintf("probe-%d", number)
-		number++
-		probe, err := podWith(namespace, name, spec, fields)
+	spec, accepted := pods.Items[0].Spec, map[string]place{}
+	values := schemas.candidates("Pod spec", schemas["io.k8s.api.core.v1.PodSpec"], 0)
+	for i, c := range values {
+		probe, patch := fmt.Sprintf("probe-%d", i), ""
+		pod, err := podWith(namespace, probe, spec, c.value.(map[string]any), &patch)
 		if err != nil {
 			return nil, err
 		}
-		if s.Client.Create(ctx, probe) == nil {
-			patches[name] = addition(field, fields[field])
-			all = append(all, place{id: name, name: c.path})
+		if s.Client.Create(ctx, pod) == nil {
+			accepted[probe] = mutation(c.path, patch)
 		}
 	}
-	accepted := len(all)
+	fmt.Printf("obstacles: of %d values of fields of pods, the API server accepts %d", len(values), len(accepted))
 	harness.Pause(ctx, 5*time.Second) // Until the kubelet has reported them.
-	ready, err := s.readyPods(ctx, namespace)
-	if err != nil {
+	if err := s.Client.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
 		return nil, err
 	}
-	all = slices.DeleteFunc(all, func(p place) bool { return slices.Contains(ready, p.id) })
-	for i, p := range all {
-		all[i] = mutation(p.name, patches[p.id])
+	for i := range pods.Items {
+		isReady := slices.ContainsFunc(pods.Items[i].Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+		})
+		if isReady {
+			delete(accepted, pods.Items[i].Name)
+		}
 	}
-	fmt.Printf("obstacles: of %d values of fields of pods, the API server accepts %d, and %d hold a pod back\n", number, accepted, len(all))
+	fmt.Printf(", and %d hold a pod back\n", len(accepted))
+	for _, probe := range slices.Sorted(maps.Keys(accepted)) {
+		all = append(all, accepted[probe])
+	}
 	return all, nil
 }
 
-func podWith(namespace, name string, spec corev1.PodSpec, fields map[string]any) (*unstructured.Unstructured, error) {
+// podWith returns a pod with the fields, and the CEL expression of the patch that sets them.
+func podWith(namespace, name string, spec corev1.PodSpec, fields map[string]any, patch *string) (*unstructured.Unstructured, error) {
 	spec.NodeName = ""
-	text, err := json.Marshal(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: spec})
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: spec})
 	if err != nil {
 		return nil, err
 	}
-	pod := &unstructured.Unstructured{}
-	if err := json.Unmarshal(text, &pod.Object); err != nil {
-		return nil, err
-	}
+	pod := &unstructured.Unstructured{Object: object}
 	pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
 	for field, value := range fields {
-		if present, found, _ := unstructured.NestedSlice(pod.Object, "spec", field); found {
-			value = append(present, value.([]any)...)
+		*patch = jsonPatch("add", "/spec/"+field, celOf(value))
+		if items, isList := value.([]any); isList {
+			present, _, _ := unstructured.NestedSlice(object, "spec", field)
+			value = append(present, items...)
+			*patch = fmt.Sprintf("(has(object.spec.%s) ? %s : %s)", field, jsonPatch("add", "/spec/"+field+"/-", celOf(items[0])), *patch)
 		}
-		pod.Object["spec"].(map[string]any)[field] = value
+		object["spec"].(map[string]any)[field] = value
 	}
 	return pod, nil
-}
-
-// addition returns the CEL expression of a patch that sets a field of a pod, or adds an item to a list.
-func addition(field string, value any) string {
-	whole := jsonPatch("add", "/spec/"+field, celOf(value))
-	items, isList := value.([]any)
-	if !isList {
-		return whole
-	}
-	return fmt.Sprintf("(has(object.spec.%s) ? %s : %s)", field, jsonPatch("add", "/spec/"+field+"/-", celOf(items[0])), whole)
-}
-
-func (s *survey) readyPods(ctx context.Context, namespace string) (ready []string, err error) {
-	var pods corev1.PodList
-	err = s.Client.List(ctx, &pods, client.InNamespace(namespace))
-	for i := range pods.Items {
-		for _, c := range pods.Items[i].Status.Conditions {
-			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
-				ready = append(ready, pods.Items[i].Name)
-			}
-		}
-	}
-	return ready, err
 }
 
 // podSchema is a schema of OpenAPI.
@@ -164,11 +98,7 @@ type podSchemas map[string]podSchema
 
 // schemas reads those of the core API.
 func (s *survey) schemas() (podSchemas, error) {
-	d, err := discovery.NewDiscoveryClientForConfig(s.Plane.Config)
-	if err != nil {
-		return nil, err
-	}
-	paths, err := d.OpenAPIV3().Paths()
+	paths, err := s.discovery.OpenAPIV3().Paths()
 	if err != nil {
 		return nil, err
 	}
