@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
@@ -26,9 +27,9 @@ import (
 const (
 	// causeLimit is after which time without progress the status says why, and causeSlack what a busy machine adds.
 	causeLimit = 2 * time.Minute
-	causeSlack = 10 * time.Second
+	causeSlack = 20 * time.Second
 	// obstaclesAtOnce is how many obstacles are in effect at the same time, each in a namespace of its own.
-	obstaclesAtOnce = 160
+	obstaclesAtOnce = 145
 	// obstacleInterval is the time between two looks at an Echo.
 	obstacleInterval = 2 * time.Second
 
@@ -36,6 +37,8 @@ const (
 	obstacleLabel     = "kkloud.io/chaos-obstacle"
 	targetLabel       = "kkloud.io/chaos-target"
 	obstacleFinalizer = "kkloud.io/chaos-obstacle"
+	// operatorManager is the field manager of the operator.
+	operatorManager = "manager"
 	// componentLabel has the target, on everything that belongs to it.
 	componentLabel = "app.kubernetes.io/component"
 )
@@ -205,6 +208,9 @@ func (c *obstacleCase) disturb(ctx context.Context) (outcome string, err error) 
 		return "", err
 	}
 	harness.Pause(ctx, causeLimit)
+	if err := c.pauseAfterProgress(ctx); err != nil {
+		return "", err
+	}
 	if err := c.poll(ctx, causeSlack, c.checkCause); err != nil {
 		return "", err
 	}
@@ -212,6 +218,34 @@ func (c *obstacleCase) disturb(ctx context.Context) (outcome string, err error) 
 		return "not stopped", nil
 	}
 	return "reported and recovered", nil
+}
+
+// pauseAfterProgress waits until the limit has passed since the last progress that the obstacle did not stop: the operator
+// wrote a child, for example the verifier after the rollout, or its controller created something for it. That a
+// controller replaces its pods is no progress.
+func (c *obstacleCase) pauseAfterProgress(ctx context.Context) error {
+	var last time.Time
+	record := func(t metav1.Time) {
+		if t.After(last) {
+			last = t.Time
+		}
+	}
+	for resource := range c.trees[c.target.name].Difference(sets.New(podResource)) {
+		err := c.forEach(ctx, resource, func(object client.Object) error {
+			record(object.GetCreationTimestamp())
+			for _, field := range object.GetManagedFields() {
+				if field.Manager == operatorManager && field.Time != nil {
+					record(*field.Time)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	harness.Pause(ctx, causeLimit-time.Since(last))
+	return ctx.Err()
 }
 
 func (c *obstacleCase) create(ctx context.Context, verify *echov1.Verify) error {

@@ -47,7 +47,7 @@ type place struct {
 // coreOfPlaces has one place of each kind.
 var coreOfPlaces = []string{
 	"quota count/replicasets.apps", "quota requests.cpu", "LimitRange Container min memory", "policy denies CREATE replicasets", "policy denies CREATE pods",
-	"finalizer on pods", "Pod spec.schedulingGates", "Pod spec.volumes.secret.secretName", "kubelet waiting:PreStartHookError", "kubelet rejected:OutOfcpu",
+	"finalizer on pods", "Pod spec.schedulingGates", "Pod spec.volumes.secret", "kubelet waiting:PreStartHookError", "kubelet rejected:OutOfcpu",
 }
 
 func (p place) isFinalizer() bool { return p.object == nil && p.policy == nil }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kkloud-io/echo-operator/internal/testing/controlplane"
@@ -39,7 +40,9 @@ func (s *survey) podSettings(ctx context.Context, namespace string) (all []place
 			return nil, err
 		}
 		if s.Client.Create(ctx, pod) == nil {
-			accepted[probe] = mutation(c.path, patch)
+			path := strings.Split(c.path, ".")
+			kind := strings.Join(path[:min(len(path), 3)], ".") // For example "Pod spec.volumes.secret".
+			accepted[probe] = mutation(kind, patch)
 		}
 	}
 	fmt.Printf("obstacles: of %d values of fields of pods, the API server accepts %d", len(values), len(accepted))
@@ -56,8 +59,12 @@ func (s *survey) podSettings(ctx context.Context, namespace string) (all []place
 		}
 	}
 	fmt.Printf(", and %d hold a pod back\n", len(accepted))
+	kinds := sets.Set[string]{}
 	for _, probe := range slices.Sorted(maps.Keys(accepted)) {
-		all = append(all, accepted[probe])
+		if p := accepted[probe]; !kinds.Has(p.name) {
+			kinds.Insert(p.name)
+			all = append(all, p)
+		}
 	}
 	return all, nil
 }
