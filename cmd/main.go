@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
@@ -70,8 +71,9 @@ func run(ctx context.Context, args []string, getenv func(string) string) error {
 // starts while the API server is unavailable.
 func newManager(ctx context.Context, restConfig *rest.Config, s settings) (manager.Manager, error) {
 	restConfig.Wrap(func(next http.RoundTripper) http.RoundTripper { return watchRetrier{promptWrites{next}} })
-	options, optional := managerOptions(s), informers.NewOptional(informers.DiscoveryPeriod)
-	options.Cache = informers.CacheOptions(s.namespaces, optional)
+	namespaces, optional := informers.NewNamespaces(s.namespaces), informers.NewOptional(informers.DiscoveryPeriod)
+	options := managerOptions(s)
+	options.Cache = informers.CacheOptions(namespaces, optional)
 	mgr, err := ctrl.NewManager(restConfig, options)
 	if err != nil {
 		return nil, fmt.Errorf("set up the manager: %w", err)
@@ -84,12 +86,13 @@ func newManager(ctx context.Context, restConfig *rest.Config, s settings) (manag
 		VerifierImage:              s.verifierImage,
 		AllowEveryNodeVerification: s.allowEveryNode,
 		MaxConcurrentReconciles:    s.maxConcurrentReconciles,
+		Namespaces:                 namespaces,
 		Optional:                   optional,
 		Metrics:                    metrics.New(ctrlmetrics.Registry, version),
 	}).SetupWithManager(ctx, mgr); err != nil {
 		return nil, fmt.Errorf("set up the Echo controller: %w", err)
 	}
-	ctrlmetrics.Registry.MustRegister(metrics.Echoes{Cache: mgr.GetCache()})
+	ctrlmetrics.Registry.MustRegister(metrics.Echoes{Cache: mgr.GetCache()}, metrics.Namespaces{Served: namespaces.Served})
 	if s.operatorCondition != nil {
 		upgradeable := &olm.UpgradeableReconciler{Condition: *s.operatorCondition, RolloutInFlight: status.RolloutInFlight}
 		if err := upgradeable.SetupWithManager(ctx, mgr); err != nil {
@@ -99,7 +102,7 @@ func newManager(ctx context.Context, restConfig *rest.Config, s settings) (manag
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return nil, fmt.Errorf("set up the health check: %w", err)
 	}
-	if err := mgr.AddReadyzCheck("caches", cachesSynced(mgr.GetCache())); err != nil {
+	if err := mgr.AddReadyzCheck("caches", cachesSynced(mgr.GetCache(), namespaces)); err != nil {
 		return nil, fmt.Errorf("set up the readiness check: %w", err)
 	}
 	return mgr, nil
@@ -115,7 +118,7 @@ const (
 	retryPeriod   = 1500 * time.Millisecond
 )
 
-// cacheSyncTimeout is how long the operator waits for missing permissions or a missing CRD.
+// cacheSyncTimeout is how long the operator waits for missing permissions or a missing CRD, if it can serve no namespace.
 // Meanwhile it is not ready, and it logs the reason. Exiting would delay recovery, because the
 // kubelet restarts a crashing container at increasing intervals.
 const cacheSyncTimeout = 24 * time.Hour
@@ -152,13 +155,14 @@ func managerOptions(s settings) manager.Options {
 	}
 }
 
-// cachesSynced returns a readiness check that passes when the caches are synced.
-func cachesSynced(c cache.Cache) healthz.Checker {
+// cachesSynced returns a readiness check that passes when the caches of at least one watched namespace are synced, and
+// those of every other one are, too, or the API server does not let the operator read it.
+func cachesSynced(c cache.Cache, namespaces *informers.Namespaces) healthz.Checker {
 	return func(request *http.Request) error {
 		ctx, cancel := context.WithTimeout(request.Context(), 100*time.Millisecond)
 		defer cancel()
 		if !c.WaitForCacheSync(ctx) {
-			return errors.New("caches are not synced")
+			return fmt.Errorf("caches are not synced: %s", strings.Join(namespaces.Unsynced(), ", "))
 		}
 		return nil
 	}

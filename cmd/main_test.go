@@ -1,11 +1,18 @@
 package main
 
 import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/kkloud-io/echo-operator/internal/informers"
 )
 
 func TestLeaseIsInTheOperatorsNamespace(t *testing.T) {
@@ -39,6 +46,26 @@ func TestManagerIsSetUpWhileTheAPIServerIsUnavailable(t *testing.T) {
 		}
 	case <-time.After(10 * time.Second):
 		t.Error("newManager has not returned after 10s: it waits for the API server")
+	}
+}
+
+// unsynced is a cache that is not synced.
+type unsynced struct{ cache.Cache }
+
+func (unsynced) WaitForCacheSync(context.Context) bool { return false }
+
+func TestReadinessNamesTheNamespacesThatAreNotSynced(t *testing.T) {
+	for _, test := range []struct {
+		watched []string
+		want    string
+	}{
+		{nil, "caches are not synced: all namespaces"},
+		{[]string{"team-a", "team-b"}, "caches are not synced: team-a, team-b"},
+	} {
+		err := cachesSynced(unsynced{}, informers.NewNamespaces(test.watched))(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz", nil))
+		if err == nil || err.Error() != test.want {
+			t.Errorf("with WATCH_NAMESPACE=%s: error %v, want %s", strings.Join(test.watched, ","), err, test.want)
+		}
 	}
 }
 

@@ -278,7 +278,8 @@ type EchoStatus struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="External URL",xDescriptors="urn:alm:descriptor:org.w3:link"
 	ExternalURL string `json:"externalURL,omitempty"`
 
-	// The metadata.generation that the rest of the status describes.
+	// The metadata.generation that the rest of the status describes: -1 until the operator first reconciles
+	// the Echo, so that tools wait for it.
 	//
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Observed generation"
@@ -345,7 +346,7 @@ type OverriddenChild struct {
 // +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.status.url`,priority=1
 // +kubebuilder:printcolumn:name="REASON",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
 // +kubebuilder:printcolumn:name="AGE",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([a-z0-9-]{0,56}[a-z0-9])?$')",message="metadata.name becomes the Service name echo-<name>: at most 58 lower-case letters, digits and hyphens, no dots, with a letter or digit at both ends"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([a-z0-9-]{0,54}[a-z0-9])?$')",message="metadata.name becomes a label of the verifier, verify-<name>: at most 56 lower-case letters, digits and hyphens, no dots, with a letter or digit at both ends"
 // +operator-sdk:csv:customresourcedefinitions:displayName="Echo",resources={{Deployment,v1,""},{Service,v1,""},{PodDisruptionBudget,v1,""},{HTTPRoute,v1,""},{DaemonSet,v1,""},{Pod,v1,""},{Event,v1,""}}
 type Echo struct {
 	metav1.TypeMeta `json:",inline"`
@@ -360,6 +361,7 @@ type Echo struct {
 
 	// The observed state.
 	// +optional
+	// +kubebuilder:default={"observedGeneration":-1}
 	Status EchoStatus `json:"status,omitzero"`
 }
 

@@ -30,7 +30,7 @@ type Route struct {
 	//
 	// +optional
 	// +listType=atomic
-	// +kubebuilder:default={{type: "PathPrefix", value: "/"}}
+	// +kubebuilder:default={{value: "/"}}
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=8
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Paths"
@@ -90,11 +90,11 @@ type ParentRef struct {
 //
 // +kubebuilder:validation:XValidation:rule="!self.value.contains('//') && !self.value.matches('/[.][.]?(/|$)') && !self.value.matches('%2[fF]')",message="value of a path must not contain //, /./, /../ or %2F, and not end with /. or /.."
 type Path struct {
-	// Exact, or PathPrefix: the path and all paths below it, for example /docs and /docs/a.
+	// Exact, or PathPrefix: the path and all paths below it, for example /docs and /docs/a. When unset,
+	// PathPrefix.
 	//
 	// +optional
-	// +kubebuilder:default=PathPrefix
-	// +kubebuilder:validation:Enum=Exact;PathPrefix
+	// +kubebuilder:validation:Enum=PathPrefix;Exact
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Type of match",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:Exact","urn:alm:descriptor:com.tectonic.ui:select:PathPrefix"}
 	Type string `json:"type,omitempty"`
 

@@ -42,6 +42,13 @@ type Verify struct {
 	// +kubebuilder:validation:Maximum=10
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Failure threshold",xDescriptors="urn:alm:descriptor:com.tectonic.ui:number"
 	FailureThreshold int32 `json:"failureThreshold,omitempty"`
+
+	// CPU and memory of each container of the verifier, which has two, or three with the `route` of a
+	// hostname. When unset: requests of 5m and 16Mi, limits of 50m and 32Mi.
+	//
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Resources",xDescriptors="urn:alm:descriptor:com.tectonic.ui:resourceRequirements"
+	Resources Resources `json:"resources,omitzero"`
 }
 
 // Values of Verify.From.

@@ -59,7 +59,7 @@ func ownServer(echo *echov1.Echo) {
 func withRoute(echo *echov1.Echo) {
 	echo.Spec.Route = &echov1.Route{
 		ParentRefs: []echov1.ParentRef{{Name: "public"}}, Scheme: "https",
-		Paths: []echov1.Path{{Type: "PathPrefix", Value: "/"}},
+		Paths: []echov1.Path{{Value: "/"}},
 	}
 }
 

@@ -35,7 +35,7 @@ func mutateContainer(container *corev1.Container, echo *echov1.Echo, image strin
 	container.Image = image
 	container.ImagePullPolicy = corev1.PullIfNotPresent
 	mutatePort(&container.Ports, echo.Spec.TargetPort)
-	container.Resources.Limits, container.Resources.Requests = resources(echo)
+	setResources(container, echo.Spec.Resources, defaultServerResources)
 	tmp := ensureItem(&container.VolumeMounts, corev1.VolumeMount{MountPath: "/tmp"},
 		func(mount corev1.VolumeMount) bool { return mount.MountPath == "/tmp" })
 	tmp.Name, tmp.ReadOnly, tmp.RecursiveReadOnly, tmp.SubPath, tmp.SubPathExpr = tmpVolume, false, nil, "", ""
@@ -145,20 +145,22 @@ func mutateProbe(probe *corev1.Probe, path string, port intstr.IntOrString, peri
 	probe.FailureThreshold = 3
 }
 
-// resources returns the resources of the Echo, or small defaults if it sets none. The API
-// server stores quantities with a precision of one thousandth, so resources rounds to that.
-func resources(echo *echov1.Echo) (limits, requests corev1.ResourceList) {
-	limits, requests = echo.Spec.Resources.Limits.DeepCopy(), echo.Spec.Resources.Requests.DeepCopy()
-	if len(limits)+len(requests) == 0 {
-		requests, limits = quantities("10m", "16Mi"), quantities("100m", "64Mi")
+// defaultServerResources are those of a server whose Echo sets none.
+var defaultServerResources = echov1.Resources{Requests: quantities("10m", "16Mi"), Limits: quantities("100m", "64Mi")}
+
+// setResources sets the declared resources, or the default if none are declared. The API server stores quantities with
+// a precision of one thousandth, so setResources rounds to that.
+func setResources(container *corev1.Container, declared, byDefault echov1.Resources) {
+	if len(declared.Limits)+len(declared.Requests) == 0 {
+		declared = byDefault
 	}
-	for _, list := range []corev1.ResourceList{limits, requests} {
+	container.Resources.Limits, container.Resources.Requests = declared.Limits.DeepCopy(), declared.Requests.DeepCopy()
+	for _, list := range []corev1.ResourceList{container.Resources.Limits, container.Resources.Requests} {
 		for name, quantity := range list {
 			quantity.RoundUp(resource.Milli)
 			list[name] = quantity
 		}
 	}
-	return limits, requests
 }
 
 func quantities(cpu, memory string) corev1.ResourceList {

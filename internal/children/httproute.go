@@ -33,7 +33,7 @@ func HTTPRoute(route *gatewayv1.HTTPRoute, echo *echov1.Echo) {
 			Group: ptr.To[gatewayv1.Group](""),
 			Kind:  ptr.To[gatewayv1.Kind]("Service"),
 			Name:  gatewayv1.ObjectName(Name(echo)),
-			Port:  new(echo.Spec.Port),
+			Port:  new(routePort),
 		},
 		Weight: ptr.To[int32](1),
 	}}}
@@ -64,24 +64,50 @@ func ParentRefs(route *echov1.Route) (refs []gatewayv1.ParentReference) {
 
 func matches(paths []echov1.Path) (all []gatewayv1.HTTPRouteMatch) {
 	for _, path := range paths {
-		all = append(all, gatewayv1.HTTPRouteMatch{Path: &gatewayv1.HTTPPathMatch{
-			Type: new(gatewayv1.PathMatchType(path.Type)), Value: new(path.Value),
-		}})
+		all = append(all, gatewayv1.HTTPRouteMatch{Path: &gatewayv1.HTTPPathMatch{Type: new(matchType(path)), Value: new(path.Value)}})
 	}
 	return all
+}
+
+// matchType returns how the path matches. The schema has no default for it: a client that applies a list sends whole items,
+// so each apply would remove the default again.
+func matchType(path echov1.Path) gatewayv1.PathMatchType {
+	if path.Type == "" {
+		return gatewayv1.PathMatchPathPrefix
+	}
+	return gatewayv1.PathMatchType(path.Type)
+}
+
+// matchesRequest reports whether the Gateways send requests with this path, without its query, to the Echo. A prefix matches whole
+// elements.
+func matchesRequest(path echov1.Path, requested string) bool {
+	if matchType(path) == gatewayv1.PathMatchExact {
+		return requested == path.Value
+	}
+	prefix := strings.TrimSuffix(path.Value, "/")
+	return requested == prefix || strings.HasPrefix(requested, prefix+"/")
 }
 
 // ExternalURL returns the URL of the Echo outside the cluster, or an empty string if the Echo has no
 // route, or if the route's first hostname is unknown.
 func ExternalURL(echo *echov1.Echo) string {
+	address := externalAddress(echo)
+	if address == "" {
+		return ""
+	}
+	return address + echo.Spec.Route.Paths[0].Value
+}
+
+// externalAddress returns the external URL without its path.
+func externalAddress(echo *echov1.Echo) string {
 	route := echo.Spec.Route
 	if route == nil || len(route.Hostnames) == 0 || strings.HasPrefix(route.Hostnames[0], "*") {
 		return ""
 	}
-	url := route.Scheme + "://" + route.Hostnames[0]
+	address := route.Scheme + "://" + route.Hostnames[0]
 	standard := map[string]int32{"http": 80, "https": 443}
 	if port := route.ParentRefs[0].Port; port != 0 && port != standard[route.Scheme] {
-		url = fmt.Sprintf("%s:%d", url, port)
+		return fmt.Sprintf("%s:%d", address, port)
 	}
-	return url + route.Paths[0].Value
+	return address
 }

@@ -17,8 +17,13 @@ const (
 	// requests, so the name must not be one that an injected container uses.
 	containerPortName = "kkloud-echo"
 
-	// portName is the name of the Service's port.
+	// portName is the name of the Service's port for clients in the cluster.
 	portName = "http"
+
+	// routePortName and routePort are those of the Service's port for Gateways. Its number does not depend on spec.port, so an
+	// edit of spec.port changes nothing for the clients of a Gateway, although Service and HTTPRoute are written one after the other.
+	routePortName       = "route"
+	routePort     int32 = 5677
 )
 
 // Service mutates the Service of the Echo.
@@ -29,17 +34,26 @@ func Service(service *corev1.Service, echo *echov1.Echo) {
 	service.Spec.ExternalName, service.Spec.LoadBalancerSourceRanges = "", nil
 	service.Spec.Selector = Selector(echo)
 
-	// The Service has exactly one port, which keeps its appProtocol and nodePort.
-	var port corev1.ServicePort
-	ports := service.Spec.Ports
-	if i := slices.IndexFunc(ports, func(p corev1.ServicePort) bool { return p.Name == portName }); i >= 0 {
-		port = ports[i]
-	} else if len(ports) > 0 {
-		port = ports[0]
+	live := service.Spec.Ports
+	service.Spec.Ports = []corev1.ServicePort{servicePort(live, portName, echo.Spec.Port)}
+	if needsRoutePort := WantsHTTPRoute(echo) && echo.Spec.Port != routePort; needsRoutePort {
+		service.Spec.Ports = append(service.Spec.Ports, servicePort(live, routePortName, routePort))
 	}
-	port.Name, port.Protocol, port.Port = portName, corev1.ProtocolTCP, echo.Spec.Port
+}
+
+// servicePort returns a port of the Service. It keeps the appProtocol and the nodePort of the live port with the name. The port for
+// clients in the cluster may have been renamed.
+func servicePort(live []corev1.ServicePort, name string, number int32) (port corev1.ServicePort) {
+	i := slices.IndexFunc(live, func(p corev1.ServicePort) bool { return p.Name == name })
+	if mayBeRenamed := i < 0 && name == portName; mayBeRenamed {
+		i = slices.IndexFunc(live, func(p corev1.ServicePort) bool { return p.Name != routePortName })
+	}
+	if i >= 0 {
+		port = live[i]
+	}
+	port.Name, port.Protocol, port.Port = name, corev1.ProtocolTCP, number
 	port.TargetPort = intstr.FromString(containerPortName)
-	service.Spec.Ports = []corev1.ServicePort{port}
+	return port
 }
 
 // URL returns the URL of the Service inside the cluster, without the cluster domain, which

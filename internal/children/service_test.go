@@ -1,11 +1,87 @@
 package children
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 )
+
+// The HTTPRoute names a port that the Service has, whichever of the two is written first, or if the other write is denied.
+func TestPortOfTheRouteIsInTheServiceBeforeAndAfterEachWrite(t *testing.T) {
+	ports, routing := []int32{1, 80, routePort, routePort + 1, 65535}, map[string]func(*echov1.Echo){"": func(*echov1.Echo) {}, ", routed": withRoute}
+	forEach := func(visit func(description string, echo *echov1.Echo)) {
+		for _, port := range ports {
+			for suffix, route := range routing {
+				visit(fmt.Sprint("port ", port, suffix), newEcho(route, func(e *echov1.Echo) { e.Spec.Port = port }))
+			}
+		}
+	}
+	forEach(func(from string, before *echov1.Echo) {
+		forEach(func(to string, after *echov1.Echo) {
+			t.Run(from+" to "+to, func(t *testing.T) {
+				old := desiredState(before)
+				edited := old.deepCopy()
+				edited.mutate(after)
+				expectPorts(t, old.service(), before)
+				expectPorts(t, edited.service(), after)
+				if !WantsHTTPRoute(before) || !WantsHTTPRoute(after) {
+					return
+				}
+				for _, service := range []*corev1.Service{old.service(), edited.service()} {
+					for _, route := range []*gatewayv1.HTTPRoute{old.route(), edited.route()} {
+						named := *route.Spec.Rules[0].BackendRefs[0].Port
+						if !slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == named }) {
+							t.Errorf("the HTTPRoute names port %d, but the Service has the ports %v", named, service.Spec.Ports)
+						}
+					}
+				}
+			})
+		})
+	})
+}
+
+// expectPorts checks that the Service has the port of the Echo and, with a route, that of the route, each once and in this order.
+func expectPorts(t *testing.T, service *corev1.Service, echo *echov1.Echo) {
+	t.Helper()
+	want := []int32{echo.Spec.Port}
+	if WantsHTTPRoute(echo) && echo.Spec.Port != routePort {
+		want = append(want, routePort)
+	}
+	var got []int32
+	for _, port := range service.Spec.Ports {
+		got = append(got, port.Port)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("ports of the Service = %v, want %v", got, want)
+	}
+}
+
+func TestPortOfTheRouteKeepsItsAppProtocolAndNodePort(t *testing.T) {
+	target := intstr.FromString(containerPortName)
+	web := corev1.ServicePort{Name: "http", AppProtocol: new("http"), NodePort: 30080, Port: 80, Protocol: corev1.ProtocolTCP, TargetPort: target}
+	route := corev1.ServicePort{Name: "route", AppProtocol: new("kubernetes.io/ws"), NodePort: 30081, Port: routePort, Protocol: corev1.ProtocolTCP, TargetPort: target}
+	renamed := func(port corev1.ServicePort) corev1.ServicePort { port.Name = "x"; return port }
+	for name, live := range map[string][]corev1.ServicePort{
+		"unchanged":            {web, route},
+		"another order":        {route, web},
+		"renamed port":         {route, renamed(web)},
+		"additional port":      {{Name: "metrics", Port: 9090}, web, route},
+		"another port number":  {web, {Name: "route", AppProtocol: new("kubernetes.io/ws"), NodePort: 30081, Port: 81}},
+		"another kind of port": {web, {Name: "route", AppProtocol: new("kubernetes.io/ws"), NodePort: 30081, Protocol: corev1.ProtocolUDP}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			service := &corev1.Service{Spec: corev1.ServiceSpec{Ports: live}}
+			Service(service, newEcho(withRoute))
+			equal(t, service.Spec.Ports, []corev1.ServicePort{web, route})
+		})
+	}
+}
 
 func TestServiceHasOnePortWithItsAppProtocolAndNodePort(t *testing.T) {
 	for name, live := range map[string][]corev1.ServicePort{

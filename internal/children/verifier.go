@@ -159,6 +159,9 @@ const (
 	probeTimeoutSeconds int32 = 5
 )
 
+// defaultVerifierResources are those of each container of a verifier whose Echo sets none.
+var defaultVerifierResources = echov1.Resources{Requests: quantities("5m", "16Mi"), Limits: quantities("50m", "32Mi")}
+
 func mutateVerifierContainer(container *corev1.Container, l layer, echo *echov1.Echo, in Inputs) {
 	container.Image = in.VerifierImage
 	container.ImagePullPolicy = corev1.PullIfNotPresent
@@ -167,7 +170,7 @@ func mutateVerifierContainer(container *corev1.Container, l layer, echo *echov1.
 	port := ensureItem(&container.Ports, corev1.ContainerPort{Name: l.portName(), ContainerPort: l.port},
 		func(p corev1.ContainerPort) bool { return p.Name == l.portName() })
 	port.ContainerPort, port.Protocol, port.HostPort, port.HostIP = l.port, corev1.ProtocolTCP, 0, ""
-	container.Resources.Requests, container.Resources.Limits = quantities("5m", "16Mi"), quantities("50m", "32Mi")
+	setResources(container, ptr.Deref(echo.Spec.Verify, echov1.Verify{}).Resources, defaultVerifierResources)
 	mutateContainerSecurity(ensure(&container.SecurityContext))
 	container.LivenessProbe = nil
 	mutateProbe(ensure(&container.StartupProbe), "/startz", intstr.FromString(l.portName()), 1, probeTimeoutSeconds)
@@ -204,23 +207,36 @@ func (l layer) args(echo *echov1.Echo, in Inputs) []string {
 // url returns the URL that the verifier requests. Only the default server gives the same answer at
 // every path.
 func (l layer) url(echo *echov1.Echo) string {
-	if l.name == "route" {
-		return ExternalURL(echo)
+	switch l.name {
+	case "service":
+		return URL(echo) + requestableReadinessPath(echo)
+	case "route":
+		return externalAddress(echo) + routedPath(echo)
+	default:
+		return URL(echo)
 	}
-	address := URL(echo)
-	if l.name == "service" && hasOwnServer(echo) {
-		if withPath := address + echo.Spec.ReadinessPath; isURL(withPath) {
-			return withPath
-		}
-	}
-	return address
 }
 
-// isURL reports whether a client can request the address. A readiness path may have a percent sign
-// without two digits, which the kubelet escapes.
-func isURL(address string) bool {
-	_, err := url.Parse(address)
-	return err == nil
+// requestableReadinessPath returns the readiness path, or an empty string if a client cannot request it. It may have a
+// percent sign without two digits, which the kubelet escapes.
+func requestableReadinessPath(echo *echov1.Echo) string {
+	if _, err := url.Parse("http://host" + echo.Spec.ReadinessPath); err != nil {
+		return ""
+	}
+	return echo.Spec.ReadinessPath
+}
+
+// routedPath returns the path that the verifier requests through the route: the readiness path where the route serves it, or
+// else the first path of the route.
+func routedPath(echo *echov1.Echo) string {
+	readinessPath, paths := requestableReadinessPath(echo), echo.Spec.Route.Paths
+	withoutQuery, _, _ := strings.Cut(readinessPath, "?")
+	for _, path := range paths {
+		if readinessPath != "" && matchesRequest(path, withoutQuery) {
+			return readinessPath
+		}
+	}
+	return paths[0].Value
 }
 
 // ClusterIPs returns the addresses of the Service. A headless Service has none.

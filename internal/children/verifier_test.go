@@ -23,7 +23,7 @@ func verifierTemplates(all objects) map[string]*corev1.PodTemplateSpec {
 // expectVerifierPods checks what must hold for the verifier of any Echo.
 func expectVerifierPods(t *testing.T, all objects, echo *echov1.Echo) {
 	t.Helper()
-	if problems := validation.IsDNS1123Subdomain(VerifierName(echo)); len(problems) > 0 {
+	if problems := validation.IsDNS1123Label(VerifierName(echo)); len(problems) > 0 {
 		t.Errorf("name %q is invalid: %v", VerifierName(echo), problems)
 	}
 	for kind, template := range verifierTemplates(all) {
@@ -133,6 +133,56 @@ func TestVerifierRequestsTheReadinessPathOfAnOwnServer(t *testing.T) {
 	}
 }
 
+// pathRelations are how the readiness path of a server relates to a path of the route, and whether a path of each type matches it.
+var pathRelations = []struct {
+	name, readiness, path string
+	isPrefix, isExact     bool
+}{
+	{"equal", "/status", "/status", true, true},
+	{"below", "/status/200", "/status", true, false},
+	{"far below", "/a/b/c", "/a", true, false},
+	{"with the prefix by characters only", "/status200", "/status", false, false},
+	{"shorter", "/status", "/status/200", false, false},
+	{"different", "/healthz", "/status", false, false},
+	{"in another case", "/Status", "/status", false, false},
+	{"below the root", "/status/200", "/", true, false},
+	{"the root", "/", "/", true, true},
+	{"with a slash at its end", "/status/", "/status", true, false},
+	{"of a path with a slash at its end", "/status", "/status/", true, false},
+	{"below a path with a slash at its end", "/status/200", "/status/", true, false},
+	{"equal, with a query", "/status?verbose=/x", "/status", true, true},
+	{"below, with a query", "/status/200?a", "/status", true, false},
+	{"different, with the path in its query", "/healthz?/status", "/status", false, false},
+	{"escaped", "/a%20b/c", "/a%20b", true, false},
+	{"invalid", "/status/100%", "/status", false, false},
+	{"unset", "", "/", false, false},
+}
+
+func TestVerifierRequestsTheReadinessPathThroughTheRouteWhereAPathMatches(t *testing.T) {
+	other := echov1.Path{Type: "Exact", Value: "/other"}
+	for _, relation := range pathRelations {
+		for pathType, matches := range map[string]bool{"": relation.isPrefix, "PathPrefix": relation.isPrefix, "Exact": relation.isExact} {
+			path := echov1.Path{Type: pathType, Value: relation.path}
+			for place, paths := range map[string][]echov1.Path{"only": {path}, "first": {path, other}, "last": {other, path}} {
+				want := paths[0].Value
+				if matches {
+					want = relation.readiness
+				}
+				echo := newEcho(withVerify, withRoute, ownServer, func(e *echov1.Echo) {
+					e.Spec.ReadinessPath, e.Spec.Route.Hostnames, e.Spec.Route.Paths = relation.readiness, []string{"a.example"}, paths
+				})
+				if args := verifierArgs(t, echo, "route"); !slices.Contains(args, "-url=https://a.example"+want) {
+					t.Errorf("readinessPath %s, %s path of type %q: args of container route = %v, want -url=https://a.example%s",
+						relation.name, place, pathType, args, want)
+				}
+				if got := ExternalURL(echo); got != "https://a.example"+paths[0].Value {
+					t.Errorf("ExternalURL = %s, want https://a.example%s", got, paths[0].Value)
+				}
+			}
+		}
+	}
+}
+
 func TestClusterIPsAreAddresses(t *testing.T) {
 	if got := ClusterIPs(Inputs{ClusterIPs: []string{"None", "10.0.0.7", ""}}); !slices.Equal(got, []string{"10.0.0.7"}) {
 		t.Errorf("ClusterIPs = %v, want 10.0.0.7", got)
@@ -159,6 +209,7 @@ func TestAnswerLabelChangesWithTheAnswerAndTheServer(t *testing.T) {
 	}{
 		"replicas":       {label(inputs, func(e *echov1.Echo) { e.Spec.Replicas = 3 }), false},
 		"resources":      {label(inputs, func(e *echov1.Echo) { e.Spec.Resources.Limits = quantities("1", "1Gi") }), false},
+		"its resources":  {label(inputs, func(e *echov1.Echo) { e.Spec.Verify.Resources.Limits = quantities("1", "1Gi") }), false},
 		"verifier image": {label(upgraded), false},
 		"message":        {label(inputs, func(e *echov1.Echo) { e.Spec.Message = "other" }), true},
 		"status code":    {label(inputs, withStatusCode(503)), true},

@@ -68,6 +68,8 @@ type EchoReconciler struct {
 	AllowEveryNodeVerification bool
 	// MaxConcurrentReconciles is the maximum number of Echoes that are reconciled concurrently.
 	MaxConcurrentReconciles int
+	// Namespaces are the namespaces that the operator watches.
+	Namespaces *informers.Namespaces
 	// Optional is the kind of child that the cluster may not serve.
 	Optional *informers.Optional
 	// Metrics are the metrics that the reconciler updates.
@@ -91,6 +93,7 @@ func (r *EchoReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager)
 	b := ctrl.NewControllerManagedBy(mgr).
 		For(&echov1.Echo{}, builder.WithPredicates(r.expectations.Predicate(echoKind))).
 		WatchesRawSource(r.expectations.Source()).
+		WatchesRawSource(r.Namespaces).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(echoOfPod), builder.WithPredicates(ignoreInitialList, podChanged)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: fairqueue.Workers(r.MaxConcurrentReconciles),
@@ -125,6 +128,9 @@ func (r *EchoReconciler) newQueue(ctx context.Context) func(string, workqueue.Ty
 
 // reconcileRequest reconciles the Echo as the cache has it, if that is up to date.
 func (r *EchoReconciler) reconcileRequest(ctx context.Context, request reconcile.Request) (ctrl.Result, error) {
+	if r.Namespaces.Hold(request) {
+		return ctrl.Result{}, nil
+	}
 	if !r.expectations.Begin(request.NamespacedName) {
 		return ctrl.Result{}, nil
 	}

@@ -185,7 +185,8 @@ var _ = Describe("A reconciliation", func() {
 		}
 		Expect(admin.Get(ctx, client.ObjectKeyFromObject(echo), echo)).To(Succeed())
 		result, err := reconciler.Reconcile(ctx, echo)
-		return recorder, result.RequeueAfter > 0, err
+		isSoon := result.RequeueAfter > 0 && result.RequeueAfter <= staleRetry // Not the deadline of the rollout.
+		return recorder, isSoon, err
 	}
 
 	BeforeEach(func() {

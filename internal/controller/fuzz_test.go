@@ -122,6 +122,6 @@ func expectRejectedForPodField(err error) {
 	Expect(errors.As(err, &rejection)).To(BeTrue(), "%v", err)
 	Expect(rejection.Status().Reason).To(Equal(metav1.StatusReasonInvalid), "%v", err)
 	for _, cause := range rejection.Status().Details.Causes {
-		Expect(cause.Field).To(MatchRegexp(`spec\.(containers\[0\]\.(image|resources)|tolerations\[\d+\]\.key)`), cause.Message)
+		Expect(cause.Field).To(MatchRegexp(`spec\.(containers\[\d+\]\.(image|resources)|tolerations\[\d+\]\.key)`), cause.Message)
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 // reconcileRoute reconciles the HTTPRoute if the cache contains the kind.
 func (rec *reconciliation) reconcileRoute(ctx context.Context, kind children.Kind) error {
-	if missing := rec.Optional.Check(); missing != nil {
+	if missing := rec.Optional.Check(rec.echo.Namespace); missing != nil {
 		return rec.reportMissingKind(kind, missing)
 	}
 	result, err := rec.reconcileChild(ctx, kind)

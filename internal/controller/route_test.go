@@ -81,7 +81,9 @@ var _ = Describe("The route of an Echo", func() {
 		))
 		Expect(route.Spec.Rules[0].Filters).To(BeEmpty())
 		Expect(route.Spec.Rules[0].BackendRefs).To(HaveExactElements(And(
-			HaveField("Name", BeEquivalentTo("echo-hello")), HaveField("Port", HaveValue(BeEquivalentTo(8080))))))
+			HaveField("Name", BeEquivalentTo("echo-hello")), HaveField("Port", HaveValue(BeEquivalentTo(5677))))))
+		Expect(komega.Object(serviceOf(echo))()).To(HaveField("Spec.Ports", HaveExactElements(
+			And(HaveField("Name", "http"), HaveField("Port", BeEquivalentTo(8080))), And(HaveField("Name", "route"), HaveField("Port", BeEquivalentTo(5677))))))
 		Expect(route.OwnerReferences).To(HaveExactElements(HaveField("UID", echo.UID)))
 
 		requests := requestsSince(since)
@@ -89,6 +91,19 @@ var _ = Describe("The route of an Echo", func() {
 		Expect(requests).NotTo(ContainElement(Or(HavePrefix("get "), HavePrefix("patch httproutes"))), "requests include a live read or a second write")
 		created := slices.Index(requests, "create httproutes/ "+namespace+"/echo-hello")
 		Expect(requests[:created]).NotTo(ContainElement(HavePrefix("update echoes/status")), "the status was written before the HTTPRoute")
+	})
+
+	It("is not written when the port of the Service changes, and the Service loses the port of the route with the route", func() {
+		startOperator()
+		echo := createEcho(namespace, "hello", routed("public"))
+		expectRouted(echo, isAccepted, isReady, notDegraded)
+		since := auditMark()
+		edit(echo, func(s *echov1.EchoSpec) { s.Port = 8080 })
+		expectRouted(echo, isAccepted, isReady, notDegraded)
+		Expect(requestsSince(since)).NotTo(ContainElement(ContainSubstring("httproutes")))
+		edit(echo, func(s *echov1.EchoSpec) { s.Route = nil })
+		Eventually(komega.Object(serviceOf(echo))).Should(HaveField("Spec.Ports", HaveExactElements(HaveField("Port", BeEquivalentTo(8080)))))
+		Eventually(komega.Get(routeObject(echo))).Should(MatchError(ContainSubstring("not found")))
 	})
 
 	rejects := "False "

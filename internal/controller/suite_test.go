@@ -127,9 +127,9 @@ func startOperatorUnderOLM(condition client.ObjectKey, namespaces ...string) (st
 }
 
 // startChangedOperator runs the operator with other settings.
-func startChangedOperator(change func(*EchoReconciler), condition client.ObjectKey, namespaces ...string) (stop func()) {
+func startChangedOperator(change func(*EchoReconciler), condition client.ObjectKey, watched ...string) (stop func()) {
 	registry = prometheus.NewRegistry()
-	optional := informers.NewOptional(testDiscoveryPeriod)
+	namespaces, optional := informers.NewNamespaces(watched), informers.NewOptional(testDiscoveryPeriod)
 	mgr, err := ctrl.NewManager(operator, ctrl.Options{
 		Scheme:         scheme,
 		Cache:          informers.CacheOptions(namespaces, optional),
@@ -148,12 +148,13 @@ func startChangedOperator(change func(*EchoReconciler), condition client.ObjectK
 		AllowEveryNodeVerification: true,
 		// With one worker, an Echo that blocks it delays the others.
 		MaxConcurrentReconciles: 1,
+		Namespaces:              namespaces,
 		Optional:                optional,
 		Metrics:                 metrics.New(registry, "test"),
 	}
 	change(reconciler)
 	Expect(reconciler.SetupWithManager(ctx, mgr)).To(Succeed())
-	registry.MustRegister(metrics.Echoes{Cache: mgr.GetCache()})
+	registry.MustRegister(metrics.Echoes{Cache: mgr.GetCache()}, metrics.Namespaces{Served: namespaces.Served})
 	if condition.Name != "" {
 		upgradeable := &olm.UpgradeableReconciler{Condition: condition, RolloutInFlight: status.RolloutInFlight}
 		Expect(upgradeable.SetupWithManager(ctx, mgr)).To(Succeed())
@@ -167,8 +168,6 @@ func start(mgr ctrl.Manager) (stop func()) {
 	managerCtx, cancel := context.WithCancel(ctx)
 	stopped := make(chan error, 1)
 	go func() { stopped <- mgr.Start(managerCtx) }()
-	Expect(mgr.GetCache().WaitForCacheSync(managerCtx)).To(BeTrue())
-
 	running := true
 	stop = func() {
 		if running {
@@ -178,5 +177,8 @@ func start(mgr ctrl.Manager) (stop func()) {
 		}
 	}
 	DeferCleanup(stop)
+	syncCtx, cancelSync := context.WithTimeout(managerCtx, time.Minute)
+	defer cancelSync()
+	Expect(mgr.GetCache().WaitForCacheSync(syncCtx)).To(BeTrue(), "the caches are not synced after a minute")
 	return stop
 }

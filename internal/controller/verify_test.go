@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest/komega"
@@ -165,6 +166,18 @@ var _ = Describe("The verification of an Echo", func() {
 		Entry("because no node has room", "registry.example/verifier:huge", "0/1 nodes are available: 1 Insufficient memory."),
 	)
 
+	It("runs in a namespace with a minimum of memory, with resources that the Echo declares", func() {
+		minimum := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")}
+		Expect(admin.Create(ctx, &corev1.LimitRange{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "minimum"},
+			Spec:       corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{Type: corev1.LimitTypeContainer, Min: minimum}}},
+		})).To(Succeed())
+		startOperator()
+		fits := echov1.Resources{Limits: minimum, Requests: minimum}
+		echo := createEcho(namespace, "hello", verified, func(s *echov1.EchoSpec) { s.Resources, s.Verify.Resources = fits, fits })
+		expectVerified(echo, isVerified, isReady, notDegraded)
+	})
+
 	It("does not make a Ready Echo unready when the verifier is evicted", func() {
 		startOperator()
 		echo := createEcho(namespace, "hello", verified)
@@ -192,6 +205,7 @@ var _ = Describe("The verification of an Echo", func() {
 	})
 
 	It("says nothing about the answer when a container that others added is not ready", func() {
+		const restartedAt = "kubectl.kubernetes.io/restartedAt"
 		startOperator()
 		echo := createEcho(namespace, "hello", verified)
 		expectVerified(echo, isVerified, isReady, notDegraded)
@@ -203,6 +217,7 @@ var _ = Describe("The verification of an Echo", func() {
 			pod.Volumes = []corev1.Volume{{Name: "ca", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 			pod.Containers[2].Env = []corev1.EnvVar{{Name: "SSL_CERT_FILE", Value: "/ca/ca.crt"}}
 			pod.Containers[2].VolumeMounts = []corev1.VolumeMount{{Name: "ca", MountPath: "/ca"}}
+			verifier.Spec.Template.Annotations = map[string]string{restartedAt: "today"} // As by kubectl rollout restart.
 		})).Should(Succeed())
 		setResult(echo, "node-a", "mesh", false)
 		expectVerified(echo, "Unknown "+notRunning, isReady, notDegraded)
@@ -220,6 +235,7 @@ var _ = Describe("The verification of an Echo", func() {
 		edit(echo, func(s *echov1.EchoSpec) { s.Message = "changed" })
 		expectVerified(echo, isVerified, isReady, notDegraded)
 		Expect(komega.Get(verifier)()).To(Succeed())
+		Expect(verifier.Spec.Template.Annotations).To(HaveKeyWithValue(restartedAt, "today"))
 		Expect(verifier.Spec.Template.Spec.Volumes).To(HaveLen(1))
 		Expect(verifier.Spec.Template.Spec.Containers).To(HaveExactElements(HaveField("Name", "mesh"), HaveField("Name", "dns"),
 			And(HaveField("Name", "service"), HaveField("Env", HaveLen(1)), HaveField("VolumeMounts", HaveLen(1)))))

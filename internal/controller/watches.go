@@ -73,10 +73,10 @@ func ownerByName(child client.Object) (echo types.NamespacedName, found bool) {
 	return types.NamespacedName{Namespace: child.GetNamespace(), Name: name}, found
 }
 
-// routedEchoes returns the Echoes whose status depends on the optional kind.
-func (r *EchoReconciler) routedEchoes(ctx context.Context) (requests []reconcile.Request) {
+// routedEchoes returns the Echoes in the namespace, or in all, whose status depends on the optional kind.
+func (r *EchoReconciler) routedEchoes(ctx context.Context, namespace string) (requests []reconcile.Request) {
 	var echoes echov1.EchoList
-	if err := r.Client.List(ctx, &echoes, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Client.List(ctx, &echoes, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil // Only before the first sync of the cache, or at the end of the manager.
 	}
 	for i := range echoes.Items {

@@ -31,7 +31,7 @@ func TestChildrenOfTheDefaultServerAreCached(t *testing.T) {
 		if route := echo.Spec.Route; route != nil && len(route.Paths) == 0 {
 			route.Paths = []echov1.Path{{Type: "PathPrefix", Value: "/"}} // The default of the API server.
 		}
-		echo.Name, echo.Spec.Message = strings.Repeat("n", 58), strings.Repeat(`"`, 16384)
+		echo.Name, echo.Spec.Message = strings.Repeat("n", 56), strings.Repeat(`"`, 16384)
 		if echo.Spec.Page == nil {
 			echo.Spec.Page = &echov1.Page{}
 		}

@@ -3,12 +3,13 @@ package informers
 import (
 	"context"
 	"errors"
-	"reflect"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -21,28 +22,17 @@ import (
 	"github.com/kkloud-io/echo-operator/internal/children"
 )
 
-const (
-	// DiscoveryPeriod is the minimum time between two questions to the API server whether it serves a
-	// kind: a little less than a minute, so that Echoes converge within a minute after the installation of a CRD.
-	DiscoveryPeriod = 58 * time.Second
+// DiscoveryPeriod is the minimum time between two questions to the API server whether it serves a
+// kind: a little less than a minute, so that Echoes converge within a minute after the installation of a CRD.
+const DiscoveryPeriod = 58 * time.Second
 
-	// patience is how long the operator may try to read a kind until Check reports why it cannot, and when it asks
-	// again after an error.
-	patience = 10 * time.Second
-)
-
-var (
-	// ErrNotServed reports that the API server does not serve the kind.
-	ErrNotServed = errors.New("the API server does not serve the kind")
-	// ErrNotYet reports that the cache does not contain the kind yet.
-	ErrNotYet = errors.New("the cache does not contain the kind yet")
-
-	errNoAnswer = errors.New("the API server has not answered yet")
-)
+// ErrNotServed reports that the API server does not serve the kind.
+var ErrNotServed = errors.New("the API server does not serve the kind")
 
 // Optional is a kind that the API server may not serve. While the API server serves it, the cache has an informer of
-// it. To find out, Optional asks the API server at its start, and later whenever Check is called, at most once per
-// period. Every user may ask that; a watch of CRDs would need permissions in the whole cluster.
+// it in each namespace, and each namespace has its own result of Check. To find out, Optional asks the API server at its
+// start, and later whenever Check is called, at most once per period. Every user may ask that; a watch of CRDs would need
+// permissions in the whole cluster.
 type Optional struct {
 	// Period is the minimum time between two questions.
 	Period time.Duration
@@ -52,17 +42,19 @@ type Optional struct {
 	served func() (bool, error)
 	cache  cache.Informers
 	events source.Informer
-	// users returns the requests whose reconciliation calls Check.
-	users func(context.Context) []reconcile.Request
+	// users returns the requests of a namespace, or of all, whose reconciliation calls Check.
+	users usersFunc
 	// ctx ends with the manager, and queue is that of the controller. Both are set at its start.
 	ctx   context.Context
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 	mu sync.Mutex
-	// missing is why the cache does not contain the kind. It is nil if the cache does.
+	// missing is why the cache has no informers of the kind. It is nil if the cache does.
 	missing error
-	// trying is since when the operator tries to read the kind.
-	trying time.Time
+	// waitingSince is since when the API server owes an answer.
+	waitingSince time.Time
+	// informers has the last informer of each namespace.
+	informers map[string]*informer
 	// idle is true from the end of a watch, or an answer without one, until the next question. nextQuestion is when
 	// that may be.
 	idle         bool
@@ -70,14 +62,16 @@ type Optional struct {
 	endWatch     context.CancelFunc
 }
 
+type usersFunc = func(ctx context.Context, namespace string) []reconcile.Request
+
 // NewOptional returns the kind of children that the API server may not serve.
 func NewOptional(period time.Duration) *Optional {
-	return &Optional{Period: period, kind: children.OptionalKind(), missing: errNoAnswer}
+	return &Optional{Period: period, kind: children.OptionalKind(), missing: errNoAnswer, informers: map[string]*informer{}}
 }
 
 // SetupWithManager prepares the source of the events of the kind, including its initial list. The source also enqueues
 // the users when the result of Check changes.
-func (o *Optional) SetupWithManager(mgr ctrl.Manager, events source.Informer, users func(context.Context) []reconcile.Request) error {
+func (o *Optional) SetupWithManager(mgr ctrl.Manager, events source.Informer, users usersFunc) error {
 	d, err := discovery.NewDiscoveryClientForConfig(mgr.GetConfig())
 	if err != nil {
 		return err
@@ -95,24 +89,32 @@ func (o *Optional) Start(ctx context.Context, queue workqueue.TypedRateLimitingI
 	return nil
 }
 
-// Check returns nil if the cache contains the kind. Otherwise, it returns ErrNotServed, ErrNotYet, or what has
-// prevented the operator for long from reading the kind. It does not wait: if the last answer of the API server
+// Check returns nil if the cache contains the kind in the namespace. Otherwise, it returns ErrNotServed, ErrNotYet, or
+// what has prevented the operator for long from reading the kind. It does not wait: if the last answer of the API server
 // is too old, the next one is on its way.
-func (o *Optional) Check() error {
+func (o *Optional) Check(namespace string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.idle && !time.Now().Before(o.nextQuestion) {
 		o.idle = false
 		if errors.Is(o.missing, ErrNotServed) {
-			o.missing, o.trying = errNoAnswer, time.Now()
+			o.missing, o.waitingSince = errNoAnswer, time.Now()
 		}
 		go o.ask(o.ctx)
 	}
-	if isKnown := o.missing == nil || errors.Is(o.missing, ErrNotServed); isKnown {
+	if o.missing == nil {
+		return o.checkInformer(namespace)
+	}
+	isNotServed, lasts := errors.Is(o.missing, ErrNotServed), time.Since(o.waitingSince) > patience
+	if isNotServed || lasts || apierrors.IsForbidden(o.missing) {
 		return o.missing
 	}
-	if lasts := apierrors.IsForbidden(o.missing) || time.Since(o.trying) > patience; lasts {
-		return o.missing
+	return ErrNotYet
+}
+
+func (o *Optional) checkInformer(namespace string) error {
+	if i, found := ofNamespace(o.informers, namespace); found {
+		return i.missing()
 	}
 	return ErrNotYet
 }
@@ -121,7 +123,7 @@ func (o *Optional) Check() error {
 func (o *Optional) set(missing error, endWatch context.CancelFunc) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.missing, o.trying, o.endWatch = missing, time.Now(), endWatch
+	o.missing, o.waitingSince, o.endWatch = missing, time.Now(), endWatch
 }
 
 // ask asks the API server whether it serves the kind, and watches the kind until it no longer does.
@@ -140,7 +142,7 @@ func (o *Optional) ask(ctx context.Context) {
 	}
 	o.mu.Unlock()
 	_ = o.cache.RemoveInformer(ctx, o.kind.New()) // It fails only for a type that is not in the scheme.
-	o.enqueueUsers(ctx)
+	o.enqueueUsers(ctx, metav1.NamespaceAll)
 }
 
 // watch watches the kind until the API server no longer serves it.
@@ -149,61 +151,68 @@ func (o *Optional) watch(ctx context.Context) error {
 	defer end()
 	o.set(errNoAnswer, end)
 	log.FromContext(ctx).Info("The API server serves the kind; starting the watch", "kind", o.kind.Name)
-	informer, err := o.cache.GetInformer(ctx, o.kind.New())
-	if err != nil {
+	if _, err := o.cache.GetInformer(ctx, o.kind.New()); err != nil {
 		return err
 	}
-	select {
-	case <-informer.HasSyncedChecker().Done():
-		o.set(nil, end) // Before the initial list arrives, so that a reconciliation of its objects can read them.
-		o.events.Informer = informer
-		if err := o.events.Start(ctx, o.queue); err != nil {
-			return err
-		}
-		o.enqueueUsers(ctx)
-		<-ctx.Done()
-	case <-ctx.Done():
+	o.set(nil, end)
+	for _, i := range o.copyInformers() {
+		go o.startEvents(ctx, i)
 	}
+	<-ctx.Done()
 	log.FromContext(ctx).Info("The watch of the kind ended", "kind", o.kind.Name)
 	return nil
 }
 
-// watchFailed handles a failed list or watch request, which the informer repeats.
-func (o *Optional) watchFailed(ctx context.Context, reflector *toolscache.Reflector, err error) {
-	o.mu.Lock()
-	isSynced := o.missing == nil
-	switch {
-	case o.idle: // The watch has ended.
-	case apierrors.IsNotFound(err): // The API server no longer serves the kind.
-		o.endWatch()
-	case !isSynced:
-		o.missing = err
+// startEvents starts the events of a namespace when its informer is synced, so that the reconciliation of an object of
+// the initial list can read it.
+func (o *Optional) startEvents(ctx context.Context, i *informer) {
+	select {
+	case <-i.HasSyncedChecker().Done():
+	case <-ctx.Done():
+		return
 	}
-	o.mu.Unlock()
-	if isSynced && !apierrors.IsNotFound(err) {
+	events := o.events
+	events.Informer = i
+	_ = events.Start(ctx, o.queue) // It fails only for an informer that was removed.
+	o.enqueueUsers(ctx, i.namespace)
+}
+
+// watchFailed handles a failed list or watch request, which the informer repeats.
+func (o *Optional) watchFailed(ctx context.Context, reflector *toolscache.Reflector, i *informer, err error) {
+	switch {
+	case apierrors.IsNotFound(err): // The API server no longer serves the kind.
+		o.mu.Lock()
+		o.endWatch()
+		o.mu.Unlock()
+	case i.isSynced(): // Otherwise, Check returns the error.
 		toolscache.DefaultWatchErrorHandler(ctx, reflector, err)
 	}
 }
 
-func (o *Optional) enqueueUsers(ctx context.Context) {
-	for _, request := range o.users(ctx) {
+func (o *Optional) enqueueUsers(ctx context.Context, namespace string) {
+	for _, request := range o.users(ctx, namespace) {
 		o.queue.Add(request)
 	}
 }
 
-// newInformer returns an informer. That of the optional kind reports failures to Optional.
-func (o *Optional) newInformer(lw toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
-	informer := toolscache.NewSharedIndexInformer(lw, object, resync, indexers)
-	if reflect.TypeOf(object) != reflect.TypeOf(o.kind.New()) {
-		return informer
+// own has the informer belong to the kind. It is always skipped, so that neither the readiness of the operator nor its
+// other watches wait for a kind that the API server may never list.
+func (o *Optional) own(i *informer) {
+	i.register, i.isSkipped = o.add, func(*informer) bool { return true }
+	failed := func(ctx context.Context, reflector *toolscache.Reflector, err error) {
+		o.watchFailed(ctx, reflector, i, err)
 	}
-	_ = informer.SetWatchErrorHandlerWithContext(o.watchFailed) // It fails only for an informer that runs.
-	return optionalInformer{informer}
+	_ = i.SetWatchErrorHandlerWithContext(failed) // It fails only for an informer that runs.
 }
 
-// optionalInformer counts as synced from the beginning. So neither the readiness of the operator nor its other watches
-// wait for a kind that the API server may never list. Optional waits until it is synced.
-type optionalInformer struct{ toolscache.SharedIndexInformer }
+func (o *Optional) add(i *informer) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.informers[i.namespace] = i
+}
 
-// HasSynced implements toolscache.SharedInformer.
-func (optionalInformer) HasSynced() bool { return true }
+func (o *Optional) copyInformers() []*informer {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Collect(maps.Values(o.informers))
+}

@@ -1,9 +1,11 @@
 package informers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -40,13 +42,17 @@ type fakeAPI struct {
 	t     *testing.T
 	start time.Time
 	stop  context.CancelFunc
+	// watched are the namespaces that the operator watches. None means all.
+	watched []string
 
 	mu sync.Mutex
 	// isServed and discovery are the answer to a question, list is that to a list or watch request.
 	isServed        bool
 	discovery, list error
-	routes          []gatewayv1.HTTPRoute
-	asked           []time.Duration
+	// listIn is the answer to a list or watch request in a namespace, in addition to list.
+	listIn map[string]error
+	routes []gatewayv1.HTTPRoute
+	asked  []time.Duration
 
 	informers int
 	watcher   *watch.FakeWatcher
@@ -61,7 +67,9 @@ func startOptional(t *testing.T, change func(*fakeAPI)) *fakeAPI {
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	t.Cleanup(queue.ShutDown)
 	f.cache, f.served = fakeCache{fake: f}, f.answer
-	f.users = func(context.Context) []reconcile.Request { return []reconcile.Request{request("user")} }
+	f.users = func(_ context.Context, namespace string) []reconcile.Request {
+		return []reconcile.Request{request(strings.TrimPrefix(namespace+"/user", "/"))}
+	}
 	f.events.Handler = handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
 		return []reconcile.Request{request(object.GetName())}
 	})
@@ -116,11 +124,39 @@ func (c fakeCache) GetInformer(ctx context.Context, object client.Object, _ ...c
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.informers++
-	informer := f.newInformer(&toolscache.ListWatch{ListWithContextFunc: f.listRoutes, WatchFuncWithContext: f.watchRoutes}, object, 0, toolscache.Indexers{})
 	ctx, f.remove = context.WithCancel(context.WithoutCancel(ctx))
 	f.t.Cleanup(f.remove)
-	go informer.RunWithContext(ctx)
-	return informer, nil
+	for namespace, transform := range f.transforms() {
+		lw := &toolscache.ListWatch{
+			ListWithContextFunc:  func(context.Context, metav1.ListOptions) (runtime.Object, error) { return f.listRoutes(namespace) },
+			WatchFuncWithContext: f.watchRoutes,
+		}
+		informer := newInformer(lw, object, 0, toolscache.Indexers{})
+		f.own(informer)
+		if err := informer.SetTransform(transform); err != nil {
+			return nil, err
+		}
+		go informer.RunWithContext(ctx)
+	}
+	return nil, nil
+}
+
+// transforms returns the transform of each watched namespace, as controller-runtime sets it.
+func (f *fakeAPI) transforms() map[string]toolscache.TransformFunc {
+	for object, kind := range CacheOptions(NewNamespaces(f.watched), f.Optional).ByObject {
+		if _, is := object.(*gatewayv1.HTTPRoute); !is {
+			continue
+		}
+		transforms := map[string]toolscache.TransformFunc{}
+		for namespace, config := range kind.Namespaces {
+			transforms[namespace] = config.Transform
+		}
+		if len(transforms) == 0 {
+			transforms[metav1.NamespaceAll] = kind.Transform
+		}
+		return transforms
+	}
+	return nil
 }
 
 // RemoveInformer implements cache.Informers.
@@ -135,11 +171,12 @@ func (c fakeCache) RemoveInformer(context.Context, client.Object) error {
 	return nil
 }
 
-func (f *fakeAPI) listRoutes(context.Context, metav1.ListOptions) (runtime.Object, error) {
+func (f *fakeAPI) listRoutes(namespace string) (runtime.Object, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.hangIf(f.list)
-	return &gatewayv1.HTTPRouteList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: f.routes}, f.list
+	err := cmp.Or(f.list, f.listIn[namespace])
+	f.hangIf(err)
+	return &gatewayv1.HTTPRouteList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: f.routes}, err
 }
 
 func (f *fakeAPI) watchRoutes(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
@@ -175,7 +212,7 @@ func (f *fakeAPI) expect(want error, d time.Duration) {
 	f.t.Helper()
 	for end := time.Now().Add(d); ; time.Sleep(time.Second) {
 		synctest.Wait()
-		if got := f.Check(); !errors.Is(got, want) {
+		if got := f.Check("default"); !errors.Is(got, want) {
 			f.t.Fatalf("%s after the start: Check = %v, want %v", time.Since(f.start), got, want)
 		}
 		if !time.Now().Before(end) {
@@ -187,7 +224,7 @@ func (f *fakeAPI) expect(want error, d time.Duration) {
 // expectSoon waits for the error of Check: the informer backs off.
 func (f *fakeAPI) expectSoon(want error) {
 	f.t.Helper()
-	for end := time.Now().Add(time.Minute); !errors.Is(f.Check(), want) && time.Now().Before(end); time.Sleep(time.Second) {
+	for end := time.Now().Add(time.Minute); !errors.Is(f.Check("default"), want) && time.Now().Before(end); time.Sleep(time.Second) {
 		synctest.Wait()
 	}
 	f.expect(want, 0)
@@ -201,11 +238,11 @@ func TestAKindThatIsNotServedIsAskedForOncePerPeriodWhileItIsUsed(t *testing.T) 
 		if want := []time.Duration{0}; !slices.Equal(f.asked, want) {
 			t.Errorf("without a call of Check: questions %v after the start, want %v", f.asked, want)
 		}
-		if err := f.Check(); !errors.Is(err, ErrNotYet) {
+		if err := f.Check("default"); !errors.Is(err, ErrNotYet) {
 			t.Errorf("Check = %v after 10m, want ErrNotYet: the answer is too old", err)
 		}
 		for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(time.Second) {
-			if err := f.Check(); !errors.Is(err, ErrNotServed) && !errors.Is(err, ErrNotYet) {
+			if err := f.Check("default"); !errors.Is(err, ErrNotServed) && !errors.Is(err, ErrNotYet) {
 				t.Fatalf("Check = %v, want ErrNotServed or, during a question, ErrNotYet", err)
 			}
 			synctest.Wait()
@@ -218,9 +255,9 @@ func TestAKindThatIsNotServedIsAskedForOncePerPeriodWhileItIsUsed(t *testing.T) 
 		}
 
 		f.set(func() { f.isServed = true })
-		for installed := time.Now(); f.Check() != nil; time.Sleep(time.Second) {
+		for installed := time.Now(); f.Check("default") != nil; time.Sleep(time.Second) {
 			if took := time.Since(installed); took > time.Minute {
-				t.Fatalf("Check = %v %s after the installation, want nil", f.Check(), took)
+				t.Fatalf("Check = %v %s after the installation, want nil", f.Check("default"), took)
 			}
 		}
 		if got, want := f.enqueued(), []string{"user"}; !slices.Equal(got, want) {
@@ -242,7 +279,7 @@ func TestTheInitialListIsEnqueuedAfterTheSync(t *testing.T) {
 			f.routes = []gatewayv1.HTTPRoute{{ObjectMeta: metav1.ObjectMeta{Name: "left", ResourceVersion: "1"}}}
 			synced := f.Optional
 			f.events.Predicates = append(f.events.Predicates, predicate.NewPredicateFuncs(func(client.Object) bool {
-				if err := synced.Check(); err != nil {
+				if err := synced.Check("default"); err != nil {
 					t.Errorf("Check = %v when the event of the initial list arrives, want nil", err)
 				}
 				return true
@@ -270,14 +307,14 @@ func TestTheWatchEndsWhenTheKindIsNoLongerServed(t *testing.T) {
 		f.expect(nil, time.Minute)
 		f.failWatch(notFound)
 		f.expectSoon(ErrNotServed)
-		f.watchFailed(t.Context(), nil, forbidden) // Each namespace has a watch.
+		f.watchFailed(t.Context(), nil, f.Optional.informers[""], notFound) // Each namespace has a watch.
 		f.expect(ErrNotServed, 0)
 		if got, want := f.enqueued(), []string{"user"}; !slices.Equal(got, want) || f.informers != 0 {
 			t.Errorf("after the removal: enqueued %v and %d informers, want %v and none", got, f.informers, want)
 		}
 		before := len(f.asked)
 		for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(time.Second) {
-			_ = f.Check() // The API server says that it serves the kind, but has no such resource.
+			_ = f.Check("default") // The API server says that it serves the kind, but has no such resource.
 		}
 		if n := len(f.asked) - before; n > 6 {
 			t.Errorf("%d questions in 5m, want at most 6", n)
@@ -305,8 +342,8 @@ func TestAnErrorIsReportedIfItLasts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := startOptional(t, test.change)
-				for !errors.Is(f.Check(), test.want) {
-					if err := f.Check(); !errors.Is(err, ErrNotYet) || time.Since(f.start) > time.Minute {
+				for !errors.Is(f.Check("default"), test.want) {
+					if err := f.Check("default"); !errors.Is(err, ErrNotYet) || time.Since(f.start) > time.Minute {
 						t.Fatalf("%s after the start: Check = %v, want ErrNotYet and then %v", time.Since(f.start), err, test.want)
 					}
 					time.Sleep(100 * time.Millisecond)
@@ -337,10 +374,41 @@ func TestTheEndOfTheOperatorIsNotTheEndOfTheKind(t *testing.T) {
 	})
 }
 
+func TestEachNamespaceHasItsOwnResult(t *testing.T) {
+	for name, failure := range map[string]error{"no permission": forbidden, "a list fails": busy} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := startOptional(t, func(f *fakeAPI) {
+					f.isServed, f.watched, f.listIn = true, []string{"a", "b"}, map[string]error{"b": failure}
+				})
+				if got, want := f.enqueued(), []string{"a/user"}; !slices.Equal(got, want) {
+					t.Errorf("enqueued after the start: %v, want %v", got, want)
+				}
+				for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Second) {
+					if err := f.Check("a"); err != nil {
+						t.Fatalf("%s after the start: Check = %v in the namespace that can be read, want nil", time.Since(f.start), err)
+					}
+				}
+				if err := f.Check("b"); !errors.Is(err, failure) {
+					t.Errorf("Check = %v in the other namespace, want %v", err, failure)
+				}
+				f.set(func() { f.listIn = nil })
+				time.Sleep(time.Minute)
+				if err := f.Check("b"); err != nil {
+					t.Errorf("Check = %v a minute after the failure, want nil", err)
+				}
+				if got, want := f.enqueued(), []string{"b/user"}; !slices.Equal(got, want) {
+					t.Errorf("enqueued after the failure: %v, want %v", got, want)
+				}
+			})
+		})
+	}
+}
+
 // The readiness of the operator and its other watches wait until the cache is synced.
 func TestNothingWaitsForTheOptionalKind(t *testing.T) {
 	o := NewOptional(DiscoveryPeriod)
-	options := CacheOptions(nil, o)
+	options := CacheOptions(NewNamespaces(nil), o)
 	for _, kind := range children.DifferentObjectKinds() {
 		informer := options.NewInformer(&toolscache.ListWatch{}, kind.New(), 0, toolscache.Indexers{})
 		if got := informer.HasSynced(); got != kind.OptionalAPI {

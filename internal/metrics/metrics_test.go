@@ -84,7 +84,7 @@ func notVerified(echo echov1.Echo) echov1.Echo {
 func newRegistry(echoes ...echov1.Echo) *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	m := New(registry, "1.2.3")
-	registry.MustRegister(Echoes{Cache: cacheOf{echoes: echoes}})
+	registry.MustRegister(Echoes{Cache: cacheOf{echoes: echoes}}, Namespaces{Served: func() map[string]bool { return map[string]bool{"team-a": true} }})
 	m.ObserveTimeToReady(time.Second)
 	m.CountCorrection("Service")
 	m.CountConflict("Service")
@@ -170,7 +170,7 @@ func TestTenThousandEchoesWithEveryReasonHaveFewSeries(t *testing.T) {
 	for _, family := range gather(t, newRegistry(echoes...)) {
 		series += len(family.GetMetric())
 	}
-	if limit := 17 + 2*len(children.Kinds); series > limit { // Two counters have a series for each kind.
+	if limit := 18 + 2*len(children.Kinds); series > limit { // Two counters have a series for each kind.
 		t.Errorf("number of series = %d, want at most %d", series, limit)
 	}
 }
@@ -183,6 +183,29 @@ func TestCountersExistBeforeTheFirstEvent(t *testing.T) {
 		if n, err := testutil.GatherAndCount(registry, name); n != len(children.Kinds) || err != nil {
 			t.Errorf("%s has %d series, want %d, one for each kind of child; %v", name, n, len(children.Kinds), err)
 		}
+	}
+}
+
+func TestEachWatchedNamespaceIsServedOrNot(t *testing.T) {
+	for name, test := range map[string]struct {
+		served map[string]bool
+		want   string
+	}{
+		"all namespaces": {nil, ""},
+		"two namespaces": {map[string]bool{"team-a": true, "team-b": false}, `
+			# HELP echo_operator_namespace_served ` + namespaceServedHelp + `
+			# TYPE echo_operator_namespace_served gauge
+			echo_operator_namespace_served{watched_namespace="team-a"} 1
+			echo_operator_namespace_served{watched_namespace="team-b"} 0
+		`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			registry := prometheus.NewRegistry()
+			registry.MustRegister(Namespaces{Served: func() map[string]bool { return test.served }})
+			if err := testutil.GatherAndCompare(registry, strings.NewReader(test.want)); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

@@ -20,7 +20,8 @@ const (
 
 // leaves returns the fields of a schema that have no fields of their own, by their path.
 func leaves(path string, schema apiextensionsv1.JSONSchemaProps) map[string]apiextensionsv1.JSONSchemaProps {
-	if len(schema.Properties) == 0 || path == "resources" { // Kubernetes describes the fields of resources.
+	isResources := path == "resources" || strings.HasSuffix(path, ".resources") // Kubernetes describes their fields.
+	if len(schema.Properties) == 0 || isResources {
 		return map[string]apiextensionsv1.JSONSchemaProps{path: schema}
 	}
 	all := map[string]apiextensionsv1.JSONSchemaProps{}

@@ -46,6 +46,7 @@ kubectl wait --for=condition=Degraded --timeout=2m echo/hello`},
 ` + apply(`{message: hello, verify: {periodSeconds: 1, timeoutSeconds: 1}, image: "$image", args: ["-listen=:5678", "-text=hello", "-status-code=404"]}`) + `
 kubectl wait --for=condition=Verified=False --timeout=2m echo/hello`, replace: []string{"<layer>", "dns"}},
 	{name: "docs/runbooks/EchoOperatorAbsent.md"},
+	{name: "docs/runbooks/EchoOperatorNamespaceNotServed.md", replace: []string{"<namespace>", "default"}},
 	{name: "docs/runbooks/EchoOperatorNoLeader.md"},
 	{name: "docs/runbooks/EchoOperatorQueueLatency.md"},
 	{name: "docs/runbooks/EchoOperatorQueueStuck.md"},

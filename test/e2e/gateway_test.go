@@ -162,6 +162,25 @@ func gateways() {
 		Kubectl("delete", "namespace", namespace) // Its route would match the requests of other specs.
 	}, Entry("of one pod", int32(1)), Entry("of three pods", int32(3)))
 
+	It("responds to every request while the port of the Service changes", func() {
+		namespace := "gateway-port-e2e"
+		NewNamespace(namespace)
+		CreateEcho(namespace, "moved", routed("moved", traefik, anyListener))
+		WaitReady(namespace, "moved")
+		expectThroughGateway("http://"+traefik+"/", http.StatusOK, Equal("moved\n"))
+		// Two targets have twenty connections that are kept alive.
+		workload.StartProber(namespace, "prober", "http://"+traefik+"/one=moved", "http://"+traefik+"/two=moved")
+		for _, port := range []int{8080, 81, 9090, 80} {
+			PatchEcho(namespace, "moved", fmt.Sprintf(`{"port":%d}`, port))
+			WaitSettled(namespace)
+			ExpectAnswer(namespace, "moved", fmt.Sprint(port), Equal("moved\n"))
+		}
+		requests := workload.RequestsOf(namespace, "prober")
+		AddReportEntry("requests", requests)
+		Expect(requests.Failed+requests.KeptFailed).To(BeZero(), "failed requests:\n%s", strings.Join(requests.Failures, "\n"))
+		Kubectl("delete", "namespace", namespace) // Its route would match the requests of other specs.
+	})
+
 	It("reports the layer of a Gateway that stops", func() {
 		spec := routed("route", traefik, anyListener)
 		spec.Verify = verified("").Verify

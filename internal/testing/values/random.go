@@ -15,7 +15,7 @@ import (
 // values. The same data returns the same Echo. Eight bytes of data are enough.
 func (s *Schema) Random(data []byte) *echov1.Echo {
 	random := source{anyValue, rand.New(bytesource.New(data))} //nolint:gosec // It must be reproducible.
-	names := []string{"hello", "a", "0", "a--b", "echo", "1-2-3", strings.Repeat("n", 58)}
+	names := []string{"hello", "a", "0", "a--b", "echo", "1-2-3", strings.Repeat("n", 56)}
 	echo := &echov1.Echo{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "op-demo", Name: names[random.Intn(len(names))], UID: "11111111-2222-3333-4444-555555555555",
 	}}

@@ -29,11 +29,11 @@ var (
 // Rules are in the order in which they repair a spec.
 var Rules = []Rule{
 	{
-		Message: "metadata.name becomes the Service name",
+		Message: "metadata.name becomes a label of the verifier",
 		Violations: []map[string]any{
-			{"metadata.name": "with.dot"}, {"metadata.name": strings.Repeat("n", 59)}, {"metadata.name": "Upper"},
+			{"metadata.name": "with.dot"}, {"metadata.name": strings.Repeat("n", 57)}, {"metadata.name": "Upper"},
 		},
-		Valid: []map[string]any{{"metadata.name": "x"}, {"metadata.name": strings.Repeat("9", 58)}, {"metadata.name": "0-9"}},
+		Valid: []map[string]any{{"metadata.name": "x"}, {"metadata.name": strings.Repeat("9", 56)}, {"metadata.name": "0-9"}},
 	},
 	{
 		Message:    "message must not contain the NUL character",
@@ -119,13 +119,17 @@ var Rules = []Rule{
 		Violations: []map[string]any{
 			{"spec.resources.limits": map[string]any{"cpu": "1e1.5"}}, {"spec.resources.requests": map[string]any{"cpu": "1E-9999999"}},
 			{"spec.resources.limits": map[string]any{"cpu": "1", "memory": "1E3"}}, {"spec.resources.requests": map[string]any{"memory": strings.Repeat("1", 21)}},
+			{"spec.verify.resources.limits": map[string]any{"cpu": "1e1.5"}}, {"spec.verify.resources.requests": map[string]any{"cpu": "1E-9999999"}},
 		},
 		Valid: []map[string]any{{"spec.resources.limits": map[string]any{"a": "1E", "b": "1Ei", "c": int64(1 << 62), "d": strings.Repeat("1", 18) + "Mi"}}},
 	},
 	{
-		Message:    "the name of a resource has at most 317 characters",
-		Violations: []map[string]any{{"spec.resources.limits": map[string]any{longestKey + "k": "1"}}, {"spec.resources.requests": map[string]any{longestKey + "k": "1"}}},
-		Valid:      []map[string]any{{"spec.resources.requests": map[string]any{longestKey: "1"}}},
+		Message: "the name of a resource has at most 317 characters",
+		Violations: []map[string]any{
+			{"spec.resources.limits": map[string]any{longestKey + "k": "1"}}, {"spec.resources.requests": map[string]any{longestKey + "k": "1"}},
+			{"spec.verify.resources.limits": map[string]any{longestKey + "k": "1"}},
+		},
+		Valid: []map[string]any{{"spec.resources.requests": map[string]any{longestKey: "1"}}},
 	},
 	{
 		Message: "parentRefs that name the same Gateway must each have a sectionName of their own",
@@ -217,6 +221,8 @@ var choices = map[string][]any{
 	"route.hostnames.*":                   {"a", "status.example.com", "*.example.com", "1.2.3.4", strings.Repeat("h", 253)},
 	"resources.limits.*":                  quantities,
 	"resources.requests.*":                quantities,
+	"verify.resources.limits.*":           quantities,
+	"verify.resources.requests.*":         quantities,
 	"pod.priorityClassName":               {"system-node-critical", "system-cluster-critical"},
 	"pod.imagePullSecrets.*.name":         {"a", "mirror", "0", "a.b-c", longestName},
 	"pod.tolerations.*.key":               {"k", "example.com/pool", "a", "b", "outer space", "a/b/c", longestKey},
@@ -229,9 +235,12 @@ var choices = map[string][]any{
 // These are quantities, many of them invalid for a pod. The pattern of the schema also allows texts that a rule rejects.
 var quantities = []any{int64(0), "64Mi", "0.0105", "100500u", "-1", "10m", "1k", "1500M", "1.5Gi", "9223372036854775807", "4Ti"}
 
+// isResources reports whether the path is that of a map of quantities: of the server or of the verifier.
+func isResources(path string) bool { return strings.Contains(path, "resources.") }
+
 // keys returns keys of a map. The first are also those of the smallest maps.
 func keys(path string) []string {
-	if strings.HasPrefix(path, "resources.") {
+	if isResources(path) {
 		return []string{"cpu", "memory", "ephemeral-storage", "hugepages-2Mi", "example.com/gpu", "nonsense"}
 	}
 	return []string{"example.com/pool", "a", "b", "c", "d", "http", "tmp", "kubernetes.io/os", longestKey}
@@ -243,9 +252,6 @@ func repair(spec map[string]any, keep string) {
 		if rule.repair != nil {
 			rule.repair(spec, keep)
 		}
-	}
-	if resources, isObject := spec["resources"].(map[string]any); isObject && resources["claims"] != nil {
-		delete(resources, "claims")
 	}
 }
 

@@ -50,7 +50,7 @@ func (s source) value(path string, schema *props) any {
 		return s.list(path, schema, s.length(low, high))
 	case schema.AdditionalProperties != nil:
 		low, high := limits(schema.MinProperties, schema.MaxProperties, 3)
-		if s.mode == maximum && strings.HasPrefix(path, "resources.") {
+		if s.mode == maximum && isResources(path) {
 			high = 3 // Pods without requests of the same size reject other resources than the first three.
 		}
 		return s.entries(path, schema, s.length(low, high))

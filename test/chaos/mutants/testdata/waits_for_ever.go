@@ -1,4 +1,4 @@
-// Mutant: waits for its verifier without a limit
+// Mutant: waits for a verifier without a deadline
 // Guarantee: 6
 // Suite: obstacles
 // Package: internal/status
