@@ -111,6 +111,16 @@ func ChildName(kind children.Kind, echo string) string {
 	return kind.ChildName(e)
 }
 
+// ChildNames returns the names of an Echo's children, each once. Those of ReplicaSets and pods start with them.
+func ChildNames(echo string) (names []string) {
+	for _, kind := range children.Kinds {
+		if name := ChildName(kind, echo); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // ServerName returns the name of the children of an Echo, except for its verifier.
 func ServerName(echo string) string { return ChildName(children.Kind{}, echo) }
 
