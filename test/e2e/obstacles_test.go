@@ -103,6 +103,7 @@ func obstacles() {
 			WaitReady(o.namespace, o.name)
 		}
 		expectVerified(namespace, "verified")
+		Kubectl("delete", "namespace", namespace, limited) // The measurement of the steady state may follow.
 	})
 }
 
