@@ -211,7 +211,7 @@ func (c *obstacleCase) disturb(ctx context.Context) (outcome string, err error) 
 	if err := c.pauseAfterProgress(ctx); err != nil {
 		return "", err
 	}
-	if err := c.poll(ctx, causeSlack, c.checkCause); err != nil {
+	if err := c.poll(ctx, causeSlack+c.place.patience, c.checkCause); err != nil {
 		return "", err
 	}
 	if c.whenReady(ctx) == nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -34,6 +35,8 @@ type place struct {
 	// each namespace with the label. Without both, the obstacle is a finalizer.
 	object func() client.Object
 	policy []client.Object
+	// patience is how much longer the status may take, because the place makes progress now and then.
+	patience time.Duration
 	// everywhere is true if one case is enough for a resource that no Echo has.
 	everywhere bool
 	// ofDeletion is true if it denies deletions.
@@ -316,7 +319,11 @@ func kubeletStates() (all []place) {
 		images["rejected:"+reason] = controlplane.Rejected + reason
 	}
 	for _, name := range sets.List(sets.KeySet(images)) {
-		all = append(all, mutation("kubelet "+name, jsonPatch("replace", "/spec/containers/0/image", fmt.Sprintf("%q", images[name]))))
+		p := mutation("kubelet "+name, jsonPatch("replace", "/spec/containers/0/image", fmt.Sprintf("%q", images[name])))
+		if name == "flapping" {
+			p.patience = 2 * causeLimit // Each of two pods becomes ready.
+		}
+		all = append(all, p)
 	}
 	return all
 }
