@@ -174,7 +174,7 @@ func mutateVerifierContainer(container *corev1.Container, l layer, echo *echov1.
 	mutateContainerSecurity(ensure(&container.SecurityContext))
 	container.LivenessProbe = nil
 	mutateProbe(ensure(&container.StartupProbe), "/startz", intstr.FromString(l.portName()), 1, probeTimeoutSeconds)
-	container.StartupProbe.FailureThreshold = int32(StartSeconds(echo.Spec.Verify)) // The period is one second.
+	container.StartupProbe.FailureThreshold = decisionSeconds(echo.Spec.Verify) + startSeconds
 	mutateProbe(ensure(&container.ReadinessProbe), "/readyz", intstr.FromString(l.portName()), readinessSeconds, probeTimeoutSeconds)
 	container.ReadinessProbe.FailureThreshold = 1
 }

@@ -91,8 +91,9 @@ func (r *EchoReconciler) recordEvent(ctx context.Context, before, after *echov1.
 		if is == nil || slices.Contains(unrecorded, is.Reason) {
 			continue
 		}
-		isSame := was != nil && was.Status == is.Status && was.Reason == is.Reason
-		if isSame && !(becameDegraded && conditionType == echov1.ConditionReady) {
+		isNew := was == nil || was.Status != is.Status || was.Reason != is.Reason
+		isNewFailure := becameDegraded && conditionType == echov1.ConditionReady
+		if !isNew && !isNewFailure {
 			continue
 		}
 		eventType := corev1.EventTypeNormal

@@ -20,7 +20,7 @@ import (
 //
 // The start is always the time of an object, so a restart of the operator does not start it again:
 //
-//	a rollout that no pod completes     Progressing of the Echo, Progressing of the Deployment, the last ready pod
+//	a rollout                           Progressing of the Echo, the last pod that became ready
 //	pods that were lost later           Available of the Deployment
 //	a verifier                          Verified of the Echo, the end of the rollout, the start of its container
 //	a route                             Routed of the Echo
@@ -43,8 +43,9 @@ func rolloutIsOverdue(echo *echov1.Echo, observed Observation) bool {
 	return hasTimedOut || observed.Now.Unix() >= rolloutDeadline(echo, observed)
 }
 
-// rolloutDeadline returns the time, in seconds, at which a rollout that is in flight is overdue. A pod that is ready
-// again and again makes no progress, so the time is over after one deadline for each replica in any case.
+// rolloutDeadline returns the time, in seconds, at which a rollout that is in flight is overdue. A pod that becomes ready
+// is progress. One that is ready again and again is none, so the time is over after one deadline for each replica in any
+// case. The Deployment controller also counts a pod that replaces one that the kubelet has rejected.
 //
 //	start                 a pod is ready         another one
 //	|--------- 80 s ---------|------- 100 s -------|--------------- 120 s ---------------| overdue
@@ -54,9 +55,6 @@ func rolloutDeadline(echo *echov1.Echo, observed Observation) int64 {
 		start = inFlight.LastTransitionTime.Unix()
 	}
 	progress := max(start, lastReady(observed.Pods))
-	if c := deploymentCondition(observed.Deployment, appsv1.DeploymentProgressing); c != nil {
-		progress = max(progress, c.LastUpdateTime.Unix())
-	}
 	return min(progress+deadline, start+int64(echo.Spec.Replicas)*deadline)
 }
 
@@ -109,7 +107,7 @@ func cause(echo *echov1.Echo, observed Observation) string {
 	}); text != "" {
 		return text + eventsOfServer(echo)
 	}
-	text := progress(echo, observed)
+	text := fmt.Sprintf("Deployment %s: %s", children.Name(echo), progress(echo, observed))
 	switch {
 	case observed.Deployment == nil:
 		text = fmt.Sprintf("Deployment %s does not exist", children.Name(echo))
