@@ -29,7 +29,7 @@ const (
 	causeLimit = 2 * time.Minute
 	causeSlack = 20 * time.Second
 	// obstaclesAtOnce is how many obstacles are in effect at the same time, each in a namespace of its own.
-	obstaclesAtOnce = 145
+	obstaclesAtOnce = 100
 	// obstacleInterval is the time between two looks at an Echo.
 	obstacleInterval = 2 * time.Second
 

@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/internal/testing/controlplane"
 	"github.com/kkloud-io/echo-operator/test/chaos/harness"
@@ -208,7 +209,9 @@ func (s *survey) quotas() (all []place) {
 		all = append(all, p)
 	}
 	for _, resource := range s.resources {
-		if resource.Group != "kkloud.io" { // The suite itself creates Echoes.
+		isCounted := resource.Resource != "events"               // The controller of quotas ignores them.
+		isOfSuite := resource.Group == echov1.GroupVersion.Group // The suite itself creates Echoes.
+		if isCounted && !isOfSuite {
 			add("count/"+corev1.ResourceName(resource.GroupResource().String()), place{resource: resource, everywhere: true, byOperator: isChild(resource)})
 		}
 	}
