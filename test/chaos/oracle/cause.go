@@ -45,6 +45,7 @@ func CheckCause(echo *echov1.Echo, obstacle, said []string) error {
 	}
 	switch {
 	case isReady && !doesNotVerify:
+	case isDegraded && degraded.Reason == echov1.ReasonVerificationFailed: // It names layers and nodes.
 	case message == "":
 		findings = append(findings, Findingf(echo, "want a failure, got %s and %s", describe(ready), describe(degraded)))
 	default:

@@ -29,7 +29,7 @@ const (
 	causeLimit = 2 * time.Minute
 	causeSlack = 20 * time.Second
 	// obstaclesAtOnce is how many obstacles are in effect at the same time, each in a namespace of its own.
-	obstaclesAtOnce = 145
+	obstaclesAtOnce = 100
 	// obstacleInterval is the time between two looks at an Echo.
 	obstacleInterval = 2 * time.Second
 
@@ -211,7 +211,7 @@ func (c *obstacleCase) disturb(ctx context.Context) (outcome string, err error) 
 	if err := c.pauseAfterProgress(ctx); err != nil {
 		return "", err
 	}
-	if err := c.poll(ctx, causeSlack, c.checkCause); err != nil {
+	if err := c.poll(ctx, causeSlack+c.place.patience, c.checkCause); err != nil {
 		return "", err
 	}
 	if c.whenReady(ctx) == nil {

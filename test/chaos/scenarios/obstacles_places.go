@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/internal/testing/controlplane"
 	"github.com/kkloud-io/echo-operator/test/chaos/harness"
@@ -34,6 +36,8 @@ type place struct {
 	// each namespace with the label. Without both, the obstacle is a finalizer.
 	object func() client.Object
 	policy []client.Object
+	// patience is how much longer the status may take, because the place makes progress now and then.
+	patience time.Duration
 	// everywhere is true if one case is enough for a resource that no Echo has.
 	everywhere bool
 	// ofDeletion is true if it denies deletions.
@@ -205,7 +209,9 @@ func (s *survey) quotas() (all []place) {
 		all = append(all, p)
 	}
 	for _, resource := range s.resources {
-		if resource.Group != "kkloud.io" { // The suite itself creates Echoes.
+		isCounted := resource.Resource != "events"               // The controller of quotas ignores them.
+		isOfSuite := resource.Group == echov1.GroupVersion.Group // The suite itself creates Echoes.
+		if isCounted && !isOfSuite {
 			add("count/"+corev1.ResourceName(resource.GroupResource().String()), place{resource: resource, everywhere: true, byOperator: isChild(resource)})
 		}
 	}
@@ -316,7 +322,11 @@ func kubeletStates() (all []place) {
 		images["rejected:"+reason] = controlplane.Rejected + reason
 	}
 	for _, name := range sets.List(sets.KeySet(images)) {
-		all = append(all, mutation("kubelet "+name, jsonPatch("replace", "/spec/containers/0/image", fmt.Sprintf("%q", images[name]))))
+		p := mutation("kubelet "+name, jsonPatch("replace", "/spec/containers/0/image", fmt.Sprintf("%q", images[name])))
+		if name == "flapping" {
+			p.patience = 2 * causeLimit // Each of two pods becomes ready.
+		}
+		all = append(all, p)
 	}
 	return all
 }
