@@ -120,13 +120,13 @@ var _ = Describe("The route of an Echo", func() {
 		},
 		Entry("all accept", []string{"public", "internal"}, isAccepted, isReady, notDegraded, "Every Gateway accepted the route"),
 		Entry("parent missing", []string{controlplane.MissingGateway}, unanswered, "False NoParentAnswered", notDegraded,
-			"No answer for the newest route from Gateway infra/missing"),
+			"No answer for the newest HTTPRoute echo-hello from Gateway infra/missing"),
 		Entry("stale observedGeneration", []string{controlplane.StaleGateway}, unanswered, "False NoParentAnswered", notDegraded,
-			"No answer for the newest route from Gateway infra/stale"),
+			"No answer for the newest HTTPRoute echo-hello from Gateway infra/stale"),
 		Entry("hostname does not match", []string{controlplane.OtherHostGateway}, rejects+"NoMatchingListenerHostname", rejects+rejectedAs, degradedAs+rejectedAs,
 			"Gateway infra/other-host: NoMatchingListenerHostname: No listener has a hostname of the route"),
 		Entry("two parents of which one is missing", []string{"public", controlplane.MissingGateway}, unanswered, "False NoParentAnswered", notDegraded,
-			"No answer for the newest route from Gateway infra/missing"),
+			"No answer for the newest HTTPRoute echo-hello from Gateway infra/missing"),
 	)
 
 	It("is rejected by a Gateway whose listener does not allow the namespace, also if another accepts it", func() {

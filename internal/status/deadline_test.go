@@ -96,6 +96,9 @@ func TestVerifierThatIsOverdueHasACause(t *testing.T) {
 		"Pod p of an earlier spec does not stop": {Deployment: verifierDeployment(1, 0, 0), Pods: pods(corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: "p", DeletionTimestamp: &now}})},
 	}
+	counted := verifierPod("a", 900)
+	counted.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	tests["has 1 of 1 pods of the newest spec, of which 0 are ready"] = Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(counted)}
 	for want, pod := range overduePods() {
 		tests[want] = Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(pod)}
 		tests[want+" "] = Verification{DaemonSet: verifierSet(2, 2, 1), Pods: pods(pod)}

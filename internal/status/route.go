@@ -67,7 +67,7 @@ func routedCondition(echo *echov1.Echo, observed Observation) metav1.Condition {
 		return condition(echov1.ConditionRouted, metav1.ConditionFalse, reason, "%s", strings.Join(rejected, "; "))
 	case len(unanswered) > 0:
 		return condition(echov1.ConditionRouted, metav1.ConditionUnknown, echov1.ReasonNoParentAnswered,
-			"No answer for the newest route from %s", strings.Join(unanswered, ", "))
+			"No answer for the newest HTTPRoute %s from %s", children.Name(echo), strings.Join(unanswered, ", "))
 	default:
 		return condition(echov1.ConditionRouted, metav1.ConditionTrue, echov1.ReasonAccepted, "Every Gateway accepted the route")
 	}

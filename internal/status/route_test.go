@@ -65,7 +65,7 @@ func without(conditionType string, parent gatewayv1.RouteParentStatus) gatewayv1
 const (
 	public    = "Gateway infra/public, listener https, port 8443"
 	internal  = "Gateway op-demo/internal"
-	noAnswer  = "Unknown NoParentAnswered: No answer for the newest route from "
+	noAnswer  = "Unknown NoParentAnswered: No answer for the newest HTTPRoute echo-hello from "
 	allAccept = "True Accepted: Every Gateway accepted the route"
 )
 

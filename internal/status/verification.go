@@ -158,10 +158,18 @@ func verifierFailure(echo *echov1.Echo, observed Observation, state verifier) *F
 // overdueVerifier returns the failure of a verifier that the operator has waited for too long, or nil. A pod whose
 // containers run may take longer: its result depends on the period and on the threshold.
 func overdueVerifier(echo *echov1.Echo, observed Observation, state verifier) *Failure {
-	pods := verifierPods(observed)
-	isDeciding := len(pods) > 0 && !slices.ContainsFunc(pods, func(pod corev1.Pod) bool { return !decides(echo, observed, &pod) })
+	var deciding, others int
+	for _, pod := range verifierPods(observed) {
+		switch {
+		case decides(echo, observed, &pod):
+			deciding++
+		case PodCause(&pod) != "":
+			others++
+		}
+	}
+	isDeciding := deciding > 0 && others == 0 && state.current && state.missing <= 0
 	switch {
-	case isDeciding && state.current && len(pods) >= int(state.desired), !observed.isOver(verifyingSince(echo, observed)):
+	case isDeciding, !observed.isOver(verifyingSince(echo, observed)):
 		return nil
 	case state.replicaSet != nil:
 		return &Failure{Message: state.replicaSet.Message + restartHint(echo, children.VerifierName(echo))}
@@ -180,14 +188,10 @@ func overdueVerifier(echo *echov1.Echo, observed Observation, state verifier) *F
 	return &Failure{Message: text + eventsOfVerifier(echo)}
 }
 
-// decides reports whether a pod of a verifier has its result, or may still take for it.
+// decides reports whether a pod of a verifier has no result yet, and may still take for it.
 func decides(echo *echov1.Echo, observed Observation, pod *corev1.Pod) bool {
 	containers := containersOf(pod)
-	if len(containers) == 0 {
-		ready := podCondition(pod, corev1.PodReady)
-		return ready != nil && ready.Status == corev1.ConditionTrue
-	}
-	return !slices.ContainsFunc(containers, func(container corev1.ContainerStatus) bool {
+	return len(containers) > 0 && PodCause(pod) != "" && !slices.ContainsFunc(containers, func(container corev1.ContainerStatus) bool {
 		running := container.State.Running
 		isPending := !container.Ready && !isFailing(container)
 		return isPending && (running == nil || observed.Now.Unix() > running.StartedAt.Unix()+children.StartSeconds(echo.Spec.Verify))
