@@ -123,6 +123,28 @@ func TestVerifierThatIsOverdueHasACause(t *testing.T) {
 	}
 }
 
+// The condition was Unknown before, for example because the administrator did not allow it.
+func TestVerifierThatIsWrittenLateIsNotOverdue(t *testing.T) {
+	for name, verification := range map[string]Verification{
+		"Deployment": {Deployment: verifierDeployment(1, 0, 0)}, "DaemonSet": {DaemonSet: verifierSet(1, 1, 0)},
+	} {
+		for age, want := range map[int64]string{deadline - 1: echov1.ReasonVerifying, deadline: echov1.ReasonVerifierNotRunning} {
+			created := metav1.Unix(now.Unix()-age, 0)
+			if verification.DaemonSet != nil {
+				verification.DaemonSet.CreationTimestamp = created
+			} else {
+				verification.Deployment.CreationTimestamp = created
+			}
+			echo := withVerify(newEcho())
+			echo.Status.Conditions = []metav1.Condition{{Type: echov1.ConditionVerified, Status: metav1.ConditionUnknown, ObservedGeneration: echo.Generation}}
+			observed := Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}, Verification: &verification, Now: now}
+			if got := meta.FindStatusCondition(Of(echo, observed).Conditions, echov1.ConditionVerified); got.Reason != want {
+				t.Errorf("%s after %d s: Verified = %s %q, want %s", name, age, got.Reason, got.Message, want)
+			}
+		}
+	}
+}
+
 // A long period or a high threshold is no failure.
 func TestVerifierThatDecidesMayTakeLonger(t *testing.T) {
 	echo := withVerify(newEcho())

@@ -199,9 +199,16 @@ func decides(echo *echov1.Echo, observed Observation, pod *corev1.Pod) bool {
 }
 
 // verifyingSince returns since when, in seconds, the operator waits for a result. The verifier is written after the
-// rollout, during which the condition was Unknown, too.
+// rollout, during which the condition was Unknown, too, or later, after a rejection.
 func verifyingSince(echo *echov1.Echo, observed Observation) int64 {
-	return max(unknownSince(echo, echov1.ConditionVerified, observed.Now), rolloutEnd(observed.Deployment))
+	since := max(unknownSince(echo, echov1.ConditionVerified, observed.Now), rolloutEnd(observed.Deployment))
+	switch v := observed.Verification; {
+	case v.DaemonSet != nil:
+		return max(since, v.DaemonSet.CreationTimestamp.Unix())
+	case v.Deployment != nil:
+		return max(since, v.Deployment.CreationTimestamp.Unix())
+	}
+	return since
 }
 
 // missingRecheck returns the number of seconds until missing pods count as a failure, or 0.
