@@ -64,7 +64,7 @@ var _ = Describe("After a change of the install mode", Label("modes"), Serial, f
 				}
 				if !watched {
 					Expect(Kubectl("-n", namespace, "get", ChildResources(), "-l", "kkloud.io/echo="+echo, "-o", "name")).To(BeEmpty())
-					Expect(Kubectl("-n", namespace, "get", "echo", echo, "-o", "jsonpath={.status}")).To(BeEmpty())
+					Expect(Kubectl("-n", namespace, "get", "echo", echo, "-o", "jsonpath={.status}")).To(Equal(`{"observedGeneration":-1}`))
 				}
 				Kubectl("-n", namespace, "delete", "echo", echo)
 			}
