@@ -102,9 +102,8 @@ func cause(echo *echov1.Echo, observed Observation) string {
 	if c := rejectedReplicaSet(observed.Deployment); c != nil {
 		return c.Message + restartHint(echo, children.Name(echo))
 	}
-	if text := causeOfPods(observed.Pods, func(pod *corev1.Pod) bool {
-		return observed.NewestReplicaSet != "" && pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == observed.NewestReplicaSet
-	}); text != "" {
+	isNewest := func(pod *corev1.Pod) bool { return isOf(pod, observed.NewestReplicaSet) }
+	if text := causeOfPods(observed.Pods, isNewest); text != "" {
 		return text + eventsOfServer(echo)
 	}
 	text := fmt.Sprintf("Deployment %s: %s", children.Name(echo), progress(echo, observed))
@@ -157,8 +156,7 @@ func events(echo *echov1.Echo, objects string) string {
 // causeOfPods returns why the first pod of those that a ReplicaSet or a DaemonSet has now is not ready, or an empty
 // text. If it has none, the last one that the kubelet rejected says why.
 func causeOfPods(pods []corev1.Pod, isNewest func(*corev1.Pod) bool) string {
-	newest := slices.DeleteFunc(slices.Clone(pods), func(pod corev1.Pod) bool { return !isNewest(&pod) })
-	slices.SortFunc(newest, func(a, b corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	newest := selected(pods, isNewest)
 	for i := range newest {
 		if text := PodCause(&newest[i]); text != "" {
 			return text

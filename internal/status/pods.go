@@ -45,11 +45,19 @@ func NeedsNewestReplicaSet(echo *echov1.Echo, observed Observation) bool {
 
 // newestPods returns the pods of the newest ReplicaSet that run or are expected to run, by name.
 func newestPods(pods []corev1.Pod, newestReplicaSet string) []corev1.Pod {
-	newest := slices.DeleteFunc(slices.Clone(pods), func(pod corev1.Pod) bool {
-		return newestReplicaSet == "" || pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey] != newestReplicaSet || isFinished(&pod)
-	})
-	slices.SortFunc(newest, func(a, b corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
-	return newest
+	return selected(pods, func(pod *corev1.Pod) bool { return isOf(pod, newestReplicaSet) && !isFinished(pod) })
+}
+
+// isOf reports whether the pod is one of the ReplicaSet with the hash. That is empty if the ReplicaSet is unknown.
+func isOf(pod *corev1.Pod, replicaSet string) bool {
+	return replicaSet != "" && pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == replicaSet
+}
+
+// selected returns the pods that the status is about, by name: the result does not depend on the order of the cache.
+func selected(pods []corev1.Pod, isSelected func(*corev1.Pod) bool) []corev1.Pod {
+	some := slices.DeleteFunc(slices.Clone(pods), func(pod corev1.Pod) bool { return !isSelected(&pod) })
+	slices.SortFunc(some, func(a, b corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	return some
 }
 
 // isFinished reports whether the pod is being deleted, or will never run again. A pod that was
@@ -92,10 +100,8 @@ func PodFailure(pod *corev1.Pod, now metav1.Time) *Failure {
 	if isFinished(pod) {
 		return nil
 	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
-			return &Failure{Reason: echov1.ReasonUnschedulable, Message: fmt.Sprintf("Pod %s: %s", pod.Name, c.Message)}
-		}
+	if c := podCondition(pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
+		return &Failure{Reason: echov1.ReasonUnschedulable, Message: fmt.Sprintf("Pod %s: %s", pod.Name, c.Message)}
 	}
 	for _, container := range containersOf(pod) {
 		if failure := failureOfContainer(container, now); failure != nil {

@@ -148,10 +148,8 @@ func lastReady(pods []corev1.Pod) (last int64) {
 		if isFinished(&pods[i]) {
 			continue
 		}
-		for _, c := range pods[i].Status.Conditions {
-			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
-				last = max(last, c.LastTransitionTime.Unix())
-			}
+		if c := podCondition(&pods[i], corev1.PodReady); c != nil && c.Status == corev1.ConditionTrue {
+			last = max(last, c.LastTransitionTime.Unix())
 		}
 	}
 	return last

@@ -35,7 +35,6 @@ const maxParentMessage = 400
 // routedCondition returns the condition Routed.
 func routedCondition(echo *echov1.Echo, observed Observation) metav1.Condition {
 	route := *observed.Route
-	isOverdue := observed.isOver(unknownSince(echo, echov1.ConditionRouted, observed.Now)) // It does not exist, or nobody answers.
 	switch {
 	case route.NotInstalled:
 		return condition(echov1.ConditionRouted, metav1.ConditionFalse, echov1.ReasonGatewayAPINotInstalled,
@@ -44,7 +43,7 @@ func routedCondition(echo *echov1.Echo, observed Observation) metav1.Condition {
 		return condition(echov1.ConditionRouted, metav1.ConditionFalse, route.Failure.Reason, "%s", route.Failure.Message)
 	case route.Object == nil || echo.Spec.Route == nil:
 		message := cmp.Or(route.Waiting, fmt.Sprintf("HTTPRoute %s does not exist", children.Name(echo)))
-		if isOverdue || previousRouted(echo, echov1.ReasonProgressDeadlineExceeded) {
+		if routeDeadlineLeft(echo, observed) == 0 || previousRouted(echo, echov1.ReasonProgressDeadlineExceeded) {
 			return condition(echov1.ConditionRouted, metav1.ConditionFalse, echov1.ReasonProgressDeadlineExceeded, "%s", message)
 		}
 		return condition(echov1.ConditionRouted, metav1.ConditionUnknown, echov1.ReasonRouteNotCreated, "%s", message)
@@ -137,7 +136,7 @@ func previousRouted(echo *echov1.Echo, reason string) bool {
 
 // routeFailure returns the failure that the condition Routed reports, or nil.
 func routeFailure(echo *echov1.Echo, observed Observation, routed *metav1.Condition) *Failure {
-	isOverdue := routed != nil && routed.Status == metav1.ConditionUnknown && observed.isOver(unknownSince(echo, echov1.ConditionRouted, observed.Now))
+	isOverdue := routed != nil && routed.Status == metav1.ConditionUnknown && routeDeadlineLeft(echo, observed) == 0
 	switch {
 	case routed == nil || routed.Status != metav1.ConditionFalse && !isOverdue:
 		return nil
@@ -154,5 +153,10 @@ func routeRecheck(echo *echov1.Echo, observed Observation, status echov1.EchoSta
 	if routed == nil || routed.Status != metav1.ConditionUnknown {
 		return 0
 	}
+	return routeDeadlineLeft(echo, observed)
+}
+
+// routeDeadlineLeft returns how many seconds are left for a route that does not exist, or that nobody answers.
+func routeDeadlineLeft(echo *echov1.Echo, observed Observation) int64 {
 	return observed.left(unknownSince(echo, echov1.ConditionRouted, observed.Now))
 }

@@ -148,7 +148,7 @@ func verifierFailure(echo *echov1.Echo, observed Observation, state verifier) *F
 			return failure
 		}
 	}
-	if state.missing > 0 && missingRecheck(echo, observed, state) == 0 {
+	if state.missing > 0 && observed.Now.Unix() >= missingDeadline(echo, observed, state) {
 		message := fmt.Sprintf("DaemonSet %s has a pod of the newest spec on %d of %d nodes", children.VerifierName(echo), state.updated, state.desired)
 		return &Failure{Message: message + events(echo, "daemonset "+children.VerifierName(echo))}
 	}
@@ -211,22 +211,17 @@ func verifyingSince(echo *echov1.Echo, observed Observation) int64 {
 	return since
 }
 
-// missingRecheck returns the number of seconds until missing pods count as a failure, or 0.
-func missingRecheck(echo *echov1.Echo, observed Observation, state verifier) int64 {
-	if !state.current || state.missing <= 0 {
-		return 0
-	}
-	return max(0, verifyingSince(echo, observed)+missingSeconds(state.desired)-observed.Now.Unix())
+// missingDeadline returns the time, in seconds, from which missing pods count as a failure.
+func missingDeadline(echo *echov1.Echo, observed Observation, state verifier) int64 {
+	return verifyingSince(echo, observed) + missingSeconds(state.desired)
 }
 
 // verifierPods returns the pods that verify the newest answer, by name.
 func verifierPods(observed Observation) []corev1.Pod {
 	answer := observed.Verification.verifier().answer
-	pods := slices.DeleteFunc(slices.Clone(observed.Verification.Pods), func(pod corev1.Pod) bool {
-		return answer == "" || pod.Labels[children.AnswerLabel] != answer || isFinished(&pod)
+	return selected(observed.Verification.Pods, func(pod *corev1.Pod) bool {
+		return answer != "" && pod.Labels[children.AnswerLabel] == answer && !isFinished(pod)
 	})
-	slices.SortFunc(pods, func(a, b corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
-	return pods
 }
 
 // FailingContainers returns the names of the started containers of a verifier's pod that are not
@@ -345,7 +340,7 @@ func verificationRecheck(echo *echov1.Echo, observed Observation, status echov1.
 		since, state := verifyingSince(echo, observed), observed.Verification.verifier()
 		next = append(next, since+deadline)
 		if state.missing > 0 {
-			next = append(next, since+missingSeconds(state.desired))
+			next = append(next, missingDeadline(echo, observed, state))
 		}
 		for _, pod := range verifierPods(observed) {
 			for _, container := range containersOf(&pod) {
