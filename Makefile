@@ -1,5 +1,5 @@
 # The version to build and package. config/ and bundle/ name it, too: `make verify` compares them.
-VERSION ?= 0.5.0
+VERSION ?= 1.0.0-rc.1
 # The day of the release. It is the bundle's createdAt, so that the same tree always gives the same bundle.
 RELEASE_DATE ?= 2026-11-24T00:00:00Z
 
@@ -17,8 +17,8 @@ SCORECARD_IMG ?= $(IMAGE_TAG_BASE)-scorecard:v$(VERSION)
 export PROBER_IMG ?= $(IMAGE_TAG_BASE)-prober:test
 
 PLATFORMS ?= linux/amd64,linux/arm64
-CHANNELS ?= candidate-v0,fast-v0
-DEFAULT_CHANNEL ?= fast-v0
+CHANNELS ?= candidate-v1,stable-v1
+DEFAULT_CHANNEL ?= stable-v1
 
 # Use the same Go everywhere: the digest of an image depends on it.
 export GOTOOLCHAIN ?= $(shell awk '$$1 == "toolchain" {print $$2}' go.mod)

@@ -100,7 +100,7 @@ func parseSettings(args []string, getenv func(string) string) (settings, error) 
 	}
 	s.serverImage, s.verifierImage = getenv(serverImageVariable), getenv(verifierImageVariable)
 	for _, image := range []struct{ variable, value, description string }{
-		{serverImageVariable, s.serverImage, "the default server image, for example ghcr.io/kkloud-io/echo-operator-http-echo:v0.5.0"},
+		{serverImageVariable, s.serverImage, "the default server image, for example ghcr.io/kkloud-io/echo-operator-http-echo:v1.0.0"},
 		{verifierImageVariable, s.verifierImage, "the image of verifiers, for example ghcr.io/kkloud-io/echo-operator-verifier:v1.0.0"},
 	} {
 		if image.value == "" || strings.ContainsFunc(image.value, unicode.IsSpace) {

@@ -52,7 +52,7 @@ installed() {
 }
 
 proxy=/api/v1/namespaces/$namespace/services/echo-hello:80/proxy/
-answers() { [ "$(kubectl get --raw $proxy)" = "$1" ]; }
+responds() { [ "$(kubectl get --raw $proxy)" = "$1" ]; }
 
 children_deleted() { [ -z "$(kubectl -n $namespace get deployments,services,pods -o name)" ]; }
 
@@ -77,15 +77,15 @@ run kubectl -n $namespace wait --for=condition=Ready echo/hello --timeout=120s
 run kubectl -n $namespace get ec
 run kubectl -n $namespace get deploy echo-hello
 
-title '3. Request its answer through the Service'
-wait_until 'the Echo answers' answers 'xin chao operator'
+title '3. Request its response through the Service'
+wait_until 'the Echo responds' responds 'xin chao operator'
 run kubectl get --raw $proxy
 
 title '4. Change the message'
 run kubectl -n $namespace patch echo hello --type=merge -p '{"spec":{"message":"hello again"}}'
 run kubectl -n $namespace rollout status deploy/echo-hello --timeout=120s
 run kubectl -n $namespace wait --for=condition=Ready echo/hello --timeout=120s
-wait_until 'the Echo answers with the new message' answers 'hello again'
+wait_until 'the Echo responds with the new message' responds 'hello again'
 run kubectl get --raw $proxy
 
 title '5. Scale the Echo'

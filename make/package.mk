@@ -22,20 +22,19 @@ kustomize build bin/overlays/manifests | (cd $(1); operator-sdk generate bundle 
 	--version $(VERSION) --channels $(CHANNELS) --default-channel $(DEFAULT_CHANNEL))
 @csv=$$(echo $(1)/bundle/manifests/*.clusterserviceversion.yaml); \
 manager=$$(sed -n 's/^ *containerImage: //p' $$csv); \
-sed -i -e 's/createdAt: .*/createdAt: "$(RELEASE_DATE)"/' \
+sed -i -E -e 's/createdAt: .*/createdAt: "$(RELEASE_DATE)"/' \
+	-e 's#(echo-operator/(blob|tree)/)main/#\1v$(VERSION)/#' \
 	-e "s|^  relatedImages:|&\n  - image: $$manager\n    name: manager|" $$csv
 operator-sdk bundle validate $(1)/bundle
 endef
 
 # The package in bin/package, and the manifests that install it: those of this tree, or others if the images are others.
 export OLM_MANIFESTS := $(if $(IMAGE_OVERRIDES),bin/overlays/olm,config/olm)
-export SAMPLES := $(if $(IMAGE_OVERRIDES),bin/overlays/samples,config/samples)
 .PHONY: package
 package: $(if $(IMAGE_OVERRIDES),bin/operator-sdk bin/kustomize)
 	@rm -rf bin/package; mkdir -p bin/package; cp -r PROJECT bundle bundle.Dockerfile bin/package
 ifdef IMAGE_OVERRIDES
 	$(call generate_bundle,bin/package)
-	$(call overlay,samples)
 	$(call overlay,olm)
 	$(call overlay,catalogsource,olm/catalogsource.yaml)
 	kustomize build --load-restrictor LoadRestrictionsNone bin/overlays/catalogsource >bin/overlays/olm/catalogsource.yaml

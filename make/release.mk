@@ -13,8 +13,7 @@ pin: bin/controller-gen bin/kustomize bin/operator-sdk http-echo-build verifier-
 define pin_image
 @$(CONTAINER_TOOL) manifest push -q --all --digestfile bin/digest $(1) oci:bin/oci
 @echo "$(1) is $$(cat bin/digest)"
-@sed -i "s|$(2)[:@][^ ]*|$(2)@$$(cat bin/digest)|" config/manager/manager.yaml config/manifests/bases/*.yaml \
-	config/samples/showcase.yaml config/scorecard/config.yaml
+@sed -i "s|$(2)[:@][^ ]*|$(2)@$$(cat bin/digest)|" config/manager/manager.yaml config/manifests/bases/*.yaml config/scorecard/config.yaml
 @rm -r bin/digest bin/oci
 endef
 

@@ -7,7 +7,7 @@ const (
 	// connections through the Service reach only its servers. Otherwise its reason repeats the cause.
 	ConditionReady = "Ready"
 
-	// ConditionAvailable is True while at least one pod can answer through the Service,
+	// ConditionAvailable is True while at least one pod can respond through the Service,
 	// possibly with an earlier spec.
 	ConditionAvailable = "Available"
 
@@ -20,7 +20,7 @@ const (
 	ConditionDegraded = "Degraded"
 
 	// ConditionOverridden is True while a child has a value that an admission policy or webhook
-	// set in place of the operator's, in a field that does not affect the answer. The message
+	// set in place of the operator's, in a field that does not affect the response. The message
 	// names the child and the fields. The condition does not affect Ready.
 	ConditionOverridden = "Overridden"
 
@@ -30,9 +30,9 @@ const (
 	ConditionRouted = "Routed"
 
 	// ConditionVerified exists only with spec.verify. It is True while the verifier receives the
-	// declared answer, False while it does not, and Unknown while the verifier does not run. False
+	// declared response, False while it does not, and Unknown while the verifier does not run. False
 	// names the layers that fail, and their nodes. Ready includes it: an Echo becomes Ready when its
-	// answer is verified, and remains so while the verifier does not run. A verifier that the operator
+	// response is verified, and remains so while the verifier does not run. A verifier that the operator
 	// cannot write, or has to correct repeatedly, is a failure as of any other child: Degraded is True,
 	// and Ready False.
 	ConditionVerified = "Verified"
@@ -75,11 +75,11 @@ const (
 	// ReasonRouteNotCreated means that the operator has not created the HTTPRoute yet.
 	ReasonRouteNotCreated = "RouteNotCreated"
 
-	// ReasonNoParentAnswered means that a Gateway has not answered for the newest route: the
+	// ReasonRouteNotReconciled means that a Gateway has not responded for the newest route: the
 	// Gateway does not exist, or its controller has not reconciled the route yet.
-	ReasonNoParentAnswered = "NoParentAnswered"
+	ReasonRouteNotReconciled = "RouteNotReconciled"
 
-	// ReasonVerified means that the verifier receives the declared answer.
+	// ReasonVerified means that the verifier receives the declared response.
 	ReasonVerified = "Verified"
 
 	// ReasonVerifying means that a verifier of the newest spec has not decided yet.
@@ -103,7 +103,7 @@ const (
 
 	// ReasonRejected means that the API server rejected a child (quota, admission policy or
 	// webhook, permission, validation), or that admission changed a field that determines the
-	// answer.
+	// response.
 	ReasonRejected = "Rejected"
 
 	// ReasonRepeatedDrift means that an external writer changes a child again after each
@@ -138,6 +138,6 @@ const (
 	// reason of the Gateway's controller.
 	ReasonRouteRejected = "RouteRejected"
 
-	// ReasonVerificationFailed means that the verifier does not receive the declared answer.
+	// ReasonVerificationFailed means that the verifier does not receive the declared response.
 	ReasonVerificationFailed = "VerificationFailed"
 )

@@ -2,15 +2,16 @@ package v1
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // EchoSpec is the desired state of an Echo: the message and how it is served.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.image) || (!has(self.command) || size(self.command) == 0) && (!has(self.args) || size(self.args) == 0)",message="command and args are for a server of your own: set image, too"
-// +kubebuilder:validation:XValidation:rule="!has(self.statusCode) || self.statusCode == 200 || (!has(self.command) || size(self.command) == 0) && (!has(self.args) || size(self.args) == 0)",message="statusCode must be 200 or unset with command or args: a server of your own chooses its status code"
-// +kubebuilder:validation:XValidation:rule="!has(self.readinessPath) || has(self.command) && size(self.command) > 0 || has(self.args) && size(self.args) > 0",message="readinessPath is for a server of your own: set command or args, too"
-// +kubebuilder:validation:XValidation:rule="!has(self.headers) || size(self.headers) == 0 || (!has(self.command) || size(self.command) == 0) && (!has(self.args) || size(self.args) == 0)",message="headers must be empty or unset with command or args: a server of your own sets its headers"
+// +kubebuilder:validation:XValidation:rule="has(self.image) || (!has(self.command) || size(self.command) == 0) && (!has(self.args) || size(self.args) == 0)",message="command and args are for a custom server: set image, too"
+// +kubebuilder:validation:XValidation:rule="!has(self.statusCode) || self.statusCode == 200 || (!has(self.command) || size(self.command) == 0) && (!has(self.args) || size(self.args) == 0)",message="statusCode must be 200 or unset with command or args: a custom server chooses its status code"
+// +kubebuilder:validation:XValidation:rule="!has(self.readinessPath) || has(self.command) && size(self.command) > 0 || has(self.args) && size(self.args) > 0",message="readinessPath is for a custom server: set command or args, too"
+// +kubebuilder:validation:XValidation:rule="!has(self.headers) || size(self.headers) == 0 || (!has(self.command) || size(self.command) == 0) && (!has(self.args) || size(self.args) == 0)",message="headers must be empty or unset with command or args: a custom server sets its headers"
 // +kubebuilder:validation:XValidation:rule="!has(self.statusCode) || !(self.statusCode in [301, 302, 303, 307, 308]) || has(self.headers) && self.headers.exists(h, h.name.lowerAscii() == 'location')",message="statusCode 301, 302, 303, 307 or 308 requires the header Location: add it to headers, with the URL to which the response redirects"
 // +kubebuilder:validation:XValidation:rule="!has(self.statusCode) || self.statusCode != 401 || has(self.headers) && self.headers.exists(h, h.name.lowerAscii() == 'www-authenticate')",message="statusCode 401 requires the header WWW-Authenticate: add it to headers, with a challenge such as Basic realm=\"internal\""
 type EchoSpec struct {
@@ -27,7 +28,7 @@ type EchoSpec struct {
 	// The HTTP status code of the response, 200 to 599. When unset, 200. A response with the code 204, 205
 	// or 304 has no body, so it does not contain the message. The codes 301, 302, 303, 307 and 308 require the
 	// header Location in `headers`, and 401 requires WWW-Authenticate. With `command` or `args`, only 200 is
-	// valid: a server of your own chooses its status code.
+	// valid: a custom server chooses its status code.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=200
@@ -37,7 +38,7 @@ type EchoSpec struct {
 
 	// Headers of each response, for example Location or Cache-Control: at most 16. Names do not depend on
 	// upper and lower case. Content-Type replaces the default, which is text/plain; charset=utf-8, or with
-	// `page` text/html; charset=utf-8. Not with `command` or `args`: a server of your own sets its headers.
+	// `page` text/html; charset=utf-8. Not with `command` or `args`: a custom server sets its headers.
 	// When unset, a response has only the headers that the server sets itself.
 	//
 	// +optional
@@ -48,7 +49,8 @@ type EchoSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Headers"
 	Headers []Header `json:"headers,omitempty"`
 
-	// The number of pods that serve the message, 1 to 5. `kubectl scale` and a
+	// The number of pods that serve the message, 1 to 5. The maximum bounds what a user who may
+	// create Echoes can start; for more load, raise `resources`. `kubectl scale` and a
 	// HorizontalPodAutoscaler that targets the Echo set this field.
 	//
 	// +optional
@@ -119,8 +121,8 @@ type EchoSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Arguments",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	Args []string `json:"args,omitempty"`
 
-	// The path of the HTTP probes of a server of your own, for example "/healthz". The server has five
-	// minutes to start, and must answer it on `targetPort` with a status code from 200 to 399. Only
+	// The path of the HTTP probes of a custom server, for example "/healthz". The server has five
+	// minutes to start, and must respond to it on `targetPort` with a status code from 200 to 399. Only
 	// with `command` or `args`. When unset, such a server has no probes. It starts with / and has up
 	// to 1,024 printable ASCII characters without spaces.
 	//
@@ -147,7 +149,7 @@ type EchoSpec struct {
 
 	// Requests the response continuously as a client does, by the name of the Service, by its addresses
 	// and, with `route`, by the external URL, and compares status code, `headers` and body with the
-	// declared ones. A server of your own has to answer with a status code from 200 to 299. The condition
+	// declared ones. A custom server has to respond with a status code from 200 to 299. The condition
 	// Verified reports the result. When unset, the operator runs no verifier.
 	//
 	// +optional
@@ -188,9 +190,10 @@ type Header struct {
 
 // Page configures the HTML page.
 type Page struct {
-	// The title of the page, up to 253 characters. When unset, the name of the Echo.
+	// The title of the page, 1 to 253 characters. When unset, the name of the Echo.
 	//
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Title",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Title string `json:"title,omitempty"`
@@ -199,17 +202,18 @@ type Page struct {
 	// screen readers and translators. When unset, the page has no language attribute.
 	//
 	// +optional
+	// +kubebuilder:validation:MinLength=2
 	// +kubebuilder:validation:MaxLength=35
 	// +kubebuilder:validation:Pattern=`^[a-zA-Z]{2,8}(-[a-zA-Z0-9]{1,8})*$`
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Language",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Language string `json:"language,omitempty"`
 
-	// The theme colour of the page: # and six hexadecimal digits, for example "#2196F3".
+	// The theme color of the page: # and six hexadecimal digits, for example "#2196F3".
 	//
 	// +optional
 	// +kubebuilder:default="#2196F3"
 	// +kubebuilder:validation:Pattern=`^#[0-9a-fA-F]{6}$`
-	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Colour",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Color",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Color string `json:"color,omitempty"`
 }
 
@@ -218,25 +222,37 @@ type Resources struct {
 	// The most that the container may use, by resource, for example "memory: 64Mi".
 	//
 	// +optional
-	// +kubebuilder:validation:MaxProperties=8
-	// +kubebuilder:validation:XValidation:rule="self.all(name, type(self[name]) == int || size(self[name]) <= 20 && !self[name].contains('e') && (!self[name].contains('E') || self[name].endsWith('E') || self[name].endsWith('Ei')))",message="a quantity has at most 20 characters and no exponent: write 129M, not 129e6"
-	// +kubebuilder:validation:XValidation:rule="self.all(name, size(name) <= 317)",message="the name of a resource has at most 317 characters"
-	Limits corev1.ResourceList `json:"limits,omitempty"`
+	Limits ResourceList `json:"limits,omitempty"`
 
 	// What the scheduler reserves for the container, by resource. When unset, the limit.
 	//
 	// +optional
-	// +kubebuilder:validation:MaxProperties=8
-	// +kubebuilder:validation:XValidation:rule="self.all(name, type(self[name]) == int || size(self[name]) <= 20 && !self[name].contains('e') && (!self[name].contains('E') || self[name].endsWith('E') || self[name].endsWith('Ei')))",message="a quantity has at most 20 characters and no exponent: write 129M, not 129e6"
-	// +kubebuilder:validation:XValidation:rule="self.all(name, size(name) <= 317)",message="the name of a resource has at most 317 characters"
-	Requests corev1.ResourceList `json:"requests,omitempty"`
+	Requests ResourceList `json:"requests,omitempty"`
 }
+
+// ResourceList contains quantities by the name of their resource, as in a Pod.
+//
+// +kubebuilder:validation:MaxProperties=8
+// +kubebuilder:validation:XValidation:rule="self.all(name, type(self[name]) == int || size(self[name]) <= 20 && !self[name].contains('e') && (!self[name].contains('E') || self[name].endsWith('E') || self[name].endsWith('Ei')))",message="a quantity has at most 20 characters and no exponent: write 129M, not 129e6"
+// +kubebuilder:validation:XValidation:rule="self.all(name, size(name) <= 317)",message="the name of a resource has at most 317 characters"
+type ResourceList map[corev1.ResourceName]resource.Quantity
 
 // EchoStatus is the observed state of an Echo.
 type EchoStatus struct {
+	// The conditions Ready (the summary), Available, Progressing, Degraded and Overridden. With
+	// `route`, also Routed. With `verify`, also Verified.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Conditions",xDescriptors="urn:alm:descriptor:io.kubernetes.conditions"
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
 	// The number of ready pods and of desired pods, for example "2/2".
 	//
 	// +optional
+	// +kubebuilder:validation:MaxLength=32
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Ready pods",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Ready string `json:"ready,omitempty"`
 
@@ -261,12 +277,14 @@ type EchoStatus struct {
 	// The label selector of the pods, in the format that the scale subresource requires.
 	//
 	// +optional
+	// +kubebuilder:validation:MaxLength=253
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Selector",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Selector string `json:"selector,omitempty"`
 
 	// The URL of the Service inside the cluster.
 	//
 	// +optional
+	// +kubebuilder:validation:MaxLength=253
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="URL",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	URL string `json:"url,omitempty"`
 
@@ -275,6 +293,7 @@ type EchoStatus struct {
 	// The condition Routed reports whether the Gateways accepted the route.
 	//
 	// +optional
+	// +kubebuilder:validation:MaxLength=2048
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="External URL",xDescriptors="urn:alm:descriptor:org.w3:link"
 	ExternalURL string `json:"externalURL,omitempty"`
 
@@ -284,15 +303,6 @@ type EchoStatus struct {
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Observed generation"
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-
-	// The conditions Ready (the summary), Available, Progressing, Degraded and Overridden. With
-	// `route`, also Routed. With `verify`, also Verified.
-	//
-	// +optional
-	// +listType=map
-	// +listMapKey=type
-	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Conditions",xDescriptors="urn:alm:descriptor:io.kubernetes.conditions"
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
 	// The children whose fields admission changed, where the operator accepted the result. The
 	// operator does not write such a child again until its desired state or the accepted values
@@ -312,6 +322,7 @@ type OverriddenChild struct {
 	// "VerifierDaemonSet".
 	//
 	// +required
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Kind string `json:"kind"`
 
@@ -327,6 +338,7 @@ type OverriddenChild struct {
 	// digits.
 	//
 	// +optional
+	// +kubebuilder:validation:MinLength=16
 	// +kubebuilder:validation:MaxLength=16
 	Hash string `json:"hash,omitempty"`
 }
@@ -337,15 +349,17 @@ type OverriddenChild struct {
 // Deployment or the DaemonSet verify-<name of the Echo>.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:path=echoes,singular=echo,shortName=ec,categories=all
+// +kubebuilder:resource:path=echoes,singular=echo,shortName=ec
 // +kubebuilder:subresource:status
 // +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
-// +kubebuilder:printcolumn:name="MESSAGE",type=string,JSONPath=`.spec.message`
 // +kubebuilder:printcolumn:name="REPLICAS",type=integer,JSONPath=`.spec.replicas`
 // +kubebuilder:printcolumn:name="READY",type=string,JSONPath=`.status.ready`
-// +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.status.url`,priority=1
 // +kubebuilder:printcolumn:name="REASON",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
+// +kubebuilder:printcolumn:name="VERIFIED",type=string,JSONPath=`.status.conditions[?(@.type=="Verified")].status`,priority=1
+// +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.status.url`,priority=1
+// +kubebuilder:printcolumn:name="EXTERNAL-URL",type=string,JSONPath=`.status.externalURL`,priority=1
 // +kubebuilder:printcolumn:name="AGE",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="MESSAGE",type=string,JSONPath=`.spec.message`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([a-z0-9-]{0,54}[a-z0-9])?$')",message="metadata.name becomes a label of the verifier, verify-<name>: at most 56 lower-case letters, digits and hyphens, no dots, with a letter or digit at both ends"
 // +operator-sdk:csv:customresourcedefinitions:displayName="Echo",resources={{Deployment,v1,""},{Service,v1,""},{PodDisruptionBudget,v1,""},{HTTPRoute,v1,""},{DaemonSet,v1,""},{Pod,v1,""},{Event,v1,""}}
 type Echo struct {

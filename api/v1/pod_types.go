@@ -46,9 +46,8 @@ type PodSettings struct {
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=4
-	// +kubebuilder:validation:XValidation:rule="self.all(s, size(s.name) <= 253 && s.name.matches('^[a-z0-9][-.a-z0-9]*$'))",message="imagePullSecrets must have names of Secrets: 1 to 253 lower-case letters, digits, hyphens and dots"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Image pull secrets"
-	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
+	ImagePullSecrets []SecretReference `json:"imagePullSecrets,omitempty"`
 
 	// Labels of the pods. The operator's keys and the prefixes kkloud.io, kubernetes.io and k8s.io,
 	// with their subdomains, are reserved. At most 16.
@@ -83,6 +82,18 @@ type PodSettings struct {
 	// +kubebuilder:validation:Maximum=2147483647
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="User ID",xDescriptors="urn:alm:descriptor:com.tectonic.ui:number"
 	RunAsUser int64 `json:"runAsUser,omitempty"`
+}
+
+// SecretReference names a Secret in the namespace of the Echo.
+type SecretReference struct {
+	// The name of the Secret: 1 to 253 lower-case letters, digits, hyphens and dots.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Secret",xDescriptors="urn:alm:descriptor:io.kubernetes:Secret"
+	Name string `json:"name"`
 }
 
 // LabelValue is the value of a label: at most 63 letters, digits, hyphens, underscores and dots, with

@@ -1,10 +1,10 @@
 package v1
 
-// Verify configures the continuous verification of the answer.
+// Verify configures the continuous verification of the response.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.timeoutSeconds) || !has(self.periodSeconds) || self.timeoutSeconds <= self.periodSeconds",message="timeoutSeconds must be at most periodSeconds"
 type Verify struct {
-	// Where the answer is requested from: Cluster, from one pod on any node, or EveryNode, from a pod
+	// Where the response is requested from: Cluster, from one pod on any node, or EveryNode, from a pod
 	// on every node that the pods may run on. An administrator has to allow EveryNode, because it
 	// multiplies pods by nodes.
 	//
@@ -23,7 +23,7 @@ type Verify struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Period in seconds",xDescriptors="urn:alm:descriptor:com.tectonic.ui:number"
 	PeriodSeconds int32 `json:"periodSeconds,omitempty"`
 
-	// How long a request may take, from the look-up of the name to the end of the answer, 1 to 60
+	// How long a request may take, from the look-up of the name to the end of the response, 1 to 60
 	// seconds. At most `periodSeconds`.
 	//
 	// +optional
@@ -34,7 +34,7 @@ type Verify struct {
 	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
 
 	// The number of consecutive failed requests that fails the verification, 1 to 10. Two wrong
-	// answers within ten requests fail it, too.
+	// responses within ten requests fail it, too.
 	//
 	// +optional
 	// +kubebuilder:default=3

@@ -18,8 +18,8 @@ import (
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 )
 
-// answers checks that an Echo becomes Ready and returns its message byte for byte.
-func answers(ctx context.Context, t *fixture) error {
+// responds checks that an Echo becomes Ready and returns its message byte for byte.
+func responds(ctx context.Context, t *fixture) error {
 	return t.serve(ctx, "\"two\" 'quotes', \\ a backslash,\ntwo lines, $(HOME), <b>markup</b>, ü and 😀 ", 1)
 }
 
@@ -99,7 +99,7 @@ func roll(ctx context.Context, t *fixture, message string, replicas int) error {
 	})
 }
 
-// verifies checks that the answer of an Echo is verified, also after a change of the message.
+// verifies checks that the response of an Echo is verified, also after a change of the message.
 func verifies(ctx context.Context, t *fixture) error {
 	t.echo.Spec.Verify = &echov1.Verify{PeriodSeconds: 1, TimeoutSeconds: 1}
 	if err := t.serve(ctx, "to be verified", 1); err != nil {

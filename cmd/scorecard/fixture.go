@@ -57,7 +57,7 @@ func (t *fixture) rolledOut(ctx context.Context) error {
 	return missing(t.echo)
 }
 
-// verified reads the Echo and returns an error until the answer of its newest spec is verified.
+// verified reads the Echo and returns an error until the response of its newest spec is verified.
 func (t *fixture) verified(ctx context.Context) error {
 	if err := t.rolledOut(ctx); err != nil {
 		return err

@@ -34,7 +34,7 @@ import (
 const testTimeout = 90 * time.Second
 
 var tests = map[string]func(context.Context, *fixture) error{
-	"echo-answers":  answers,
+	"echo-responds": responds,
 	"echo-scales":   scales,
 	"echo-rolls":    rolls,
 	"echo-verifies": verifies,

@@ -25,7 +25,7 @@ import (
 func TestUnknownTestIsAnErrorThatListsTheTests(t *testing.T) {
 	for _, name := range []string{"", "echo-unknown"} {
 		result := run(t.Context(), name)
-		want := fmt.Sprintf("test %q does not exist: use one of echo-answers, echo-cleanup, echo-rejects, echo-rolls, echo-scales, echo-verifies", name)
+		want := fmt.Sprintf("test %q does not exist: use one of echo-cleanup, echo-rejects, echo-responds, echo-rolls, echo-scales, echo-verifies", name)
 		if result.State != v1alpha3.ErrorState || !slices.Equal(result.Errors, []string{want}) {
 			t.Errorf("result = %s %q, want error %q", result.State, result.Errors, want)
 		}
@@ -34,7 +34,7 @@ func TestUnknownTestIsAnErrorThatListsTheTests(t *testing.T) {
 
 func TestMissingNamespaceIsAnError(t *testing.T) {
 	t.Setenv("SCORECARD_NAMESPACE", "")
-	result := run(t.Context(), "echo-answers")
+	result := run(t.Context(), "echo-responds")
 	if result.State != v1alpha3.ErrorState || len(result.Errors) != 1 || !strings.Contains(result.Errors[0], "SCORECARD_NAMESPACE") {
 		t.Errorf("result = %s %q, want an error that names SCORECARD_NAMESPACE", result.State, result.Errors)
 	}
@@ -132,7 +132,7 @@ func TestSendRequestsCountsWrongResponses(t *testing.T) {
 
 func TestSuggestionsDependOnTheError(t *testing.T) {
 	echoes := schema.GroupResource{Group: "kkloud.io", Resource: "echoes"}
-	created := &echov1.Echo{ObjectMeta: metav1.ObjectMeta{Namespace: "here", Name: "echo-answers-x"}}
+	created := &echov1.Echo{ObjectMeta: metav1.ObjectMeta{Namespace: "here", Name: "echo-responds-x"}}
 	for want, got := range map[string][]string{
 		"--service-account":  suggestions(fmt.Errorf("create: %w", apierrors.NewForbidden(echoes, "x", errors.New("no"))), &echov1.Echo{}),
 		"Compare the CRD":    suggestions(errors.New("accepted"), &echov1.Echo{}),

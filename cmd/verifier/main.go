@@ -1,4 +1,4 @@
-// The verifier requests the answer of one Echo on one layer until it receives SIGTERM. The kubelet
+// The verifier requests the response of one Echo on one layer until it receives SIGTERM. The kubelet
 // reads the result from its readiness probe.
 package main
 
@@ -48,9 +48,9 @@ func parse(args []string) (s settings, err error) {
 	var headers []string
 	flags := flag.NewFlagSet("verifier", flag.ContinueOnError)
 	flags.StringVar(&layer, "layer", "", "`layer` to verify: dns, service or route")
-	flags.StringVar(&address, "url", "", "`URL` of the answer")
+	flags.StringVar(&address, "url", "", "`URL` of the response")
 	flags.StringVar(&ips, "cluster-ips", "", "cluster IPs of the Service, separated by commas; for the layers dns and service")
-	flags.IntVar(&s.target.Status, "status", 200, "expected `status` of the answer, or 0 for 200 to 299 with any body")
+	flags.IntVar(&s.target.Status, "status", 200, "expected `status` of the response, or 0 for 200 to 299 with any body")
 	flags.Int64Var(&s.target.Length, "length", 0, "expected `number` of bytes of the body")
 	flags.StringVar(&digest, "sha256", "", "expected SHA-256 `digest` of the body, in hexadecimal")
 	flags.Func("header", "declared `field` of the response's header, such as 'Retry-After: 60'; repeat it for more", func(field string) error {

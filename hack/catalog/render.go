@@ -122,15 +122,12 @@ func assemble(versions []version) (*declcfg.DeclarativeConfig, error) {
 	return catalog, err
 }
 
-// defaultChannel returns the most stable channel of the newest major version, and a candidate channel only if there is
-// no other.
+// defaultChannel returns the stable channel of the newest major version, and a candidate channel only if no channel is
+// stable.
 func defaultChannel(channels []string) string {
 	rank := func(channel string) string {
 		stability, major, _ := strings.Cut(channel, "-")
-		if stability == "candidate" {
-			return ""
-		}
-		return major + stability // fast, stable
+		return fmt.Sprint(stability != "candidate", major)
 	}
 	return slices.MaxFunc(channels, func(a, b string) int { return strings.Compare(rank(a), rank(b)) })
 }

@@ -14,15 +14,16 @@ func TestChannelsOfReleases(t *testing.T) {
 	t.Chdir("../..")
 	// An entry is: channel, version, the version that it replaces, the range that it skips.
 	for name, c := range map[string]struct{ releases, entries, wantDefault string }{
-		"candidate steps, fast jumps, stable skips": {"0.5.0 candidate-v0 fast-v0 stable-v0, 0.6.0 candidate-v0 fast-v0, 0.7.0 fast-v0 stable-v0",
-			"candidate-v0 0.5.0 - -, candidate-v0 0.6.0 0.5.0 -, fast-v0 0.5.0 - -, fast-v0 0.6.0 0.5.0 >=0.5.0 <0.6.0, " +
-				"fast-v0 0.7.0 0.6.0 >=0.5.0 <0.7.0, " +
-				"stable-v0 0.5.0 - -, stable-v0 0.7.0 0.5.0 >=0.5.0 <0.7.0", "stable-v0"},
-		"earlier versions reach the channels of a new major version": {"0.5.0 stable-v0, 1.0.0 candidate-v1 fast-v1, 1.1.0 fast-v1",
-			"candidate-v1 1.0.0 - >=0.5.0 <1.0.0, fast-v1 1.0.0 - >=0.5.0 <1.0.0, fast-v1 1.1.0 1.0.0 >=0.5.0 <1.1.0, " +
-				"stable-v0 0.5.0 - -", "fast-v1"},
-		"a release candidate is no default": {"0.5.0 fast-v0, 1.0.0-rc.1 candidate-v1",
-			"candidate-v1 1.0.0-rc.1 - >=0.5.0 <1.0.0-rc.1, fast-v0 0.5.0 - -", "fast-v0"},
+		"candidate steps, stable skips": {"1.0.0-rc.1 candidate-v1, 1.0.0 candidate-v1 stable-v1, 1.1.0 candidate-v1 stable-v1, 1.2.0 stable-v1",
+			"candidate-v1 1.0.0-rc.1 - -, candidate-v1 1.0.0 1.0.0-rc.1 -, candidate-v1 1.1.0 1.0.0 -, " +
+				"stable-v1 1.0.0 - >=1.0.0-rc.1 <1.0.0, stable-v1 1.1.0 1.0.0 >=1.0.0-rc.1 <1.1.0, " +
+				"stable-v1 1.2.0 1.1.0 >=1.0.0-rc.1 <1.2.0", "stable-v1"},
+		"earlier versions reach the channels of a new major version": {"1.0.0 stable-v1, 2.0.0 candidate-v2 stable-v2, 2.1.0 stable-v2",
+			"candidate-v2 2.0.0 - >=1.0.0 <2.0.0, stable-v1 1.0.0 - -, stable-v2 2.0.0 - >=1.0.0 <2.0.0, " +
+				"stable-v2 2.1.0 2.0.0 >=1.0.0 <2.1.0", "stable-v2"},
+		"a release candidate is no default": {"1.0.0 stable-v1, 2.0.0-rc.1 candidate-v2",
+			"candidate-v2 2.0.0-rc.1 - >=1.0.0 <2.0.0-rc.1, stable-v1 1.0.0 - -", "stable-v1"},
+		"a release candidate is the default before the first release": {"1.0.0-rc.1 candidate-v1", "candidate-v1 1.0.0-rc.1 - -", "candidate-v1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var versions []version

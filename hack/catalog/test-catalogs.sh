@@ -66,16 +66,13 @@ channel='schema: olm.channel, package: echo-operator, name'
 		--migrate-level bundle-object-to-csv-metadata -o yaml
 	cat <<-EOF
 		---
-		{schema: olm.package, name: echo-operator, defaultChannel: fast-v$major}
+		{schema: olm.package, name: echo-operator, defaultChannel: stable-v$major}
 		---
 		{$channel: candidate-v$major, entries: [{name: $name$version}, {name: $name$tree, replaces: $name$version}]}
 		---
 		{$channel: stable-v$major, entries: [{name: $name$tree, skipRange: ">=$version <$tree"}]}
 		---
-		{$channel: fast-v$major, entries: [{name: $name$version},
-		  {name: $name$tree, replaces: $name$version, skipRange: ">=$version <$tree"}]}
-		---
-		{$channel: fast-v$next, entries: [{name: $name$next.0.0, skipRange: ">=$version <$next.0.0"},
+		{$channel: stable-v$next, entries: [{name: $name$next.0.0, skipRange: ">=$version <$next.0.0"},
 		  {name: $name$next.1.0, replaces: $name$next.0.0, skipRange: ">=$version <$next.1.0"}]}
 		---
 		{$channel: broken, entries: [{name: $name$tree}, {name: $name$broken, replaces: $name$tree}]}

@@ -24,7 +24,7 @@ type hub struct {
 	adapt func(dir, version string, channels []string, published []releases.Release) error
 }
 
-var hubs = []hub{{"community-operators", onlyFast}, {"community-operators-prod", fileBasedCatalog}}
+var hubs = []hub{{"community-operators", onlyStable}, {"community-operators-prod", fileBasedCatalog}}
 
 // write writes the operator's directory with the bundle of one version.
 func (h hub) write(dir, bundle string, published []releases.Release) error {
@@ -60,19 +60,19 @@ func annotateOpenShiftVersions(version, minKubeVersion string) error {
 
 var channelAnnotations = regexp.MustCompile(`(operators\.operatorframework\.io\.bundle\.channels?\.(?:default\.)?v1): .*`)
 
-// onlyFast offers the version in the channel fast only. In semver-mode every version is in every channel of its
-// metadata at once, and upgrades through skipRange: that is what the channel fast means, and no other.
-func onlyFast(dir, version string, channels []string, _ []releases.Release) error {
-	fast := slices.IndexFunc(channels, isFast)
-	if fast < 0 {
-		return fmt.Errorf("version %s is in %v: only versions in a channel fast-v<major> are for this hub", version, channels)
+// onlyStable offers the version in the channel stable only. In semver-mode every version is in every channel of its
+// metadata at once, and upgrades through skipRange: that is what the channel stable means, and no other.
+func onlyStable(dir, version string, channels []string, _ []releases.Release) error {
+	stable := slices.IndexFunc(channels, isStable)
+	if stable < 0 {
+		return fmt.Errorf("version %s is in %v: only versions in a channel stable-v<major> are for this hub", version, channels)
 	}
 	return editAnnotations(filepath.Join(dir, version), func(text string) string {
-		return channelAnnotations.ReplaceAllString(text, "$1: "+channels[fast])
+		return channelAnnotations.ReplaceAllString(text, "$1: "+channels[stable])
 	})
 }
 
-func isFast(channel string) bool { return strings.HasPrefix(channel, "fast-") }
+func isStable(channel string) bool { return strings.HasPrefix(channel, "stable-") }
 
 // hubBundles is the repository into which the pipeline of OpenShift's community catalog pushes bundles.
 const hubBundles = "quay.io/community-operator-pipeline-prod/echo-operator:"
@@ -115,7 +115,7 @@ func fileBasedCatalog(dir, version string, channels []string, published []releas
 		places = append(places, e)
 	}
 	config := entry{"catalog_templates": places}
-	if i := slices.IndexFunc(channels, isFast); i >= 0 {
+	if i := slices.IndexFunc(channels, isStable); i >= 0 {
 		config["defaultChannel"] = channels[i]
 	}
 

@@ -14,7 +14,7 @@ import (
 func TestPullRequestOffersTheVersionInTheChannelsOfTheHub(t *testing.T) {
 	t.Chdir("../..")
 	output := t.TempDir()
-	published := []releases.Release{{Version: "0.1.0", Channels: []string{"candidate-v0", "fast-v0"}}}
+	published := []releases.Release{{Version: "1.0.0-0", Channels: []string{"candidate-v1", "stable-v1"}}}
 	for _, hub := range hubs {
 		if err := hub.write(filepath.Join(output, hub.name), "bundle", published); err != nil {
 			t.Fatalf("%s: %v", hub.name, err)
@@ -32,14 +32,14 @@ func TestPullRequestOffersTheVersionInTheChannelsOfTheHub(t *testing.T) {
 	for file, lines := range map[string][]string{
 		"community-operators/ci.yaml": {"updateGraph: semver-mode"},
 		"community-operators/" + version + "/metadata/annotations.yaml": {
-			"bundle.channels.v1: fast-v0", "bundle.channel.default.v1: fast-v0", "com.redhat.openshift.versions: v4."},
+			"bundle.channels.v1: stable-v1", "bundle.channel.default.v1: stable-v1", "com.redhat.openshift.versions: v4."},
 		"community-operators-prod/" + version + "/metadata/annotations.yaml": {
-			"bundle.channels.v1: candidate-v0,fast-v0", "com.redhat.openshift.versions: v4."},
-		"community-operators-prod/" + version + "/release-config.yaml": {"defaultChannel: fast-v0",
-			"- channels:\n  - candidate-v0\n  replaces: echo-operator.v0.1.0\n  template_name: basic.yaml",
-			"- channels:\n  - fast-v0\n  replaces: echo-operator.v0.1.0\n  skipRange: '>=0.1.0 <" + version + "'\n  template_name: basic.yaml"},
-		"community-operators-prod/catalog-templates/basic.yaml": {"name: echo-operator.v0.1.0\n  name: fast-v0",
-			"image: quay.io/community-operator-pipeline-prod/echo-operator:v0.1.0"},
+			"bundle.channels.v1: candidate-v1,stable-v1", "com.redhat.openshift.versions: v4."},
+		"community-operators-prod/" + version + "/release-config.yaml": {"defaultChannel: stable-v1",
+			"- channels:\n  - candidate-v1\n  replaces: echo-operator.v1.0.0-0\n  template_name: basic.yaml",
+			"- channels:\n  - stable-v1\n  replaces: echo-operator.v1.0.0-0\n  skipRange: '>=1.0.0-0 <" + version + "'\n  template_name: basic.yaml"},
+		"community-operators-prod/catalog-templates/basic.yaml": {"name: echo-operator.v1.0.0-0\n  name: stable-v1",
+			"image: quay.io/community-operator-pipeline-prod/echo-operator:v1.0.0-0"},
 	} {
 		text, err := os.ReadFile(filepath.Join(output, file))
 		if err != nil {

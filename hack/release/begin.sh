@@ -10,7 +10,7 @@ name="ghcr.io/$base"
 # Not that of http-echo: its digest changes only with its image.
 sed -i -E "s#($name(-verifier|-scorecard)?)(:v|@sha256:)[^ ]*#\1:v$next#" \
 	config/manager/manager.yaml config/scorecard/config.yaml config/manifests/bases/*.yaml
-sed -i -E "s/(olm.skipRange: '>=[0-9.]+ <).*'/\1$next'/" config/manifests/bases/*.yaml
+sed -i -E "s/(olm.skipRange: '>=[^ ]+ <).*'/\1$next'/" config/manifests/bases/*.yaml
 for file in config/olm/catalogsource.yaml config/olm-v1/clustercatalog.yaml; do
 	sed -i -E "s#($name-catalog:v).*#\1${next%%.*}#" "$file"
 done

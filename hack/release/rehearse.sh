@@ -3,7 +3,7 @@
 # the scripts of the release workflow in a clone, with the cluster's registry in place of ghcr.io. The cluster, which polls
 # the catalog, must upgrade by itself each time. `make rehearse-release VERSION=X.Y.Z` calls this script.
 # The clone has the version of its own Makefile.
-unset VERSION MAKEFLAGS MAKEOVERRIDES MFLAGS OLM_MANIFESTS SAMPLES
+unset VERSION MAKEFLAGS MAKEOVERRIDES MFLAGS OLM_MANIFESTS
 source "$(dirname "$0")/common.sh"
 release=${1:?usage: hack/release/rehearse.sh <version>}
 here=$PWD
@@ -32,7 +32,7 @@ await_version() {
 	kubectl -n $namespace wait --for=jsonpath='{.status.installedCSV}'="echo-operator.v$1" --timeout=10m subscription/echo-operator
 	kubectl -n $namespace wait --for=jsonpath='{.status.phase}'=Succeeded --timeout=3m csv "echo-operator.v$1"
 }
-answer() { kubectl get --raw "/api/v1/namespaces/rehearsal/services/echo-hello:80/proxy/"; }
+response() { kubectl get --raw "/api/v1/namespaces/rehearsal/services/echo-hello:80/proxy/"; }
 
 # release <version> makes a release of the tree in the clone.
 release() {
@@ -81,7 +81,7 @@ await_version "$release-rc.1"
 kubectl create namespace rehearsal
 kubectl -n rehearsal apply -f - <<<'{"apiVersion": "kkloud.io/v1", "kind": "Echo", "metadata": {"name": "hello"}, "spec": {"message": "released"}}'
 kubectl -n rehearsal wait --for=condition=Ready --timeout=3m echo/hello
-answer
+response
 
 IFS=. read -r major minor _ <<<"$release"
 for version in "$release" "$major.$((minor + 1)).0"; do
@@ -90,7 +90,7 @@ for version in "$release" "$major.$((minor + 1)).0"; do
 	published=$SECONDS
 	await_version "$version"
 	echo "OLM upgraded $((SECONDS - published)) s after the publication."
-	[ "$(answer)" = released ] || fail "the Echo answers $(answer), want released"
+	[ "$(response)" = released ] || fail "the Echo responds $(response), want released"
 done
 
 step "A published tag does not move, and no image may be missing"

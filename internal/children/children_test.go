@@ -202,7 +202,7 @@ func TestFieldsOfExternalWritersAreKept(t *testing.T) {
 	live.mutate(echo)
 	equal(t, live, want)
 
-	// Without a server of the user's own, its variables are removed. Other variables are kept.
+	// Without a custom server, its variables are removed. Other variables are kept.
 	live.mutate(newEcho())
 	if env := live.pod().Containers[1].Env; len(env) != 1 || env[0].Name != "MESH" {
 		t.Errorf("environment variables = %v, want only MESH", env)
@@ -251,7 +251,7 @@ func TestDriftIsReverted(t *testing.T) {
 			*spec.Replicas, spec.Paused, spec.MinReadySeconds = 0, true, 9
 			spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: &appsv1.RollingUpdateDeployment{}}
 			spec.Template.Labels[EchoLabel] = echo.Name
-			spec.Template.Labels[AnswerLabel] = "0123456789abcdef"
+			spec.Template.Labels[ResponseLabel] = "0123456789abcdef"
 			spec.Template.Spec.Containers[0].Args = nil
 			spec.Template.Spec.Containers[0].LivenessProbe = &corev1.Probe{}
 			spec.Template.Spec.Containers[1].ReadinessProbe.HTTPGet.Path = "/metrics"
@@ -332,7 +332,7 @@ func TestExternalURLHasSchemeHostnamePortAndPath(t *testing.T) {
 
 func TestResourcesAreRoundedAsTheAPIServerStoresThem(t *testing.T) {
 	pod := desiredState(newEcho(func(e *echov1.Echo) {
-		e.Spec.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100500u")}
+		e.Spec.Resources.Limits = echov1.ResourceList{corev1.ResourceCPU: resource.MustParse("100500u")}
 	})).pod()
 	if got := pod.Containers[0].Resources.Limits[corev1.ResourceCPU]; got.String() != "101m" {
 		t.Errorf("CPU limit = %s, want 101m", got.String())
@@ -340,7 +340,7 @@ func TestResourcesAreRoundedAsTheAPIServerStoresThem(t *testing.T) {
 }
 
 func TestShareUsesTheSameMemoryForEqualValues(t *testing.T) {
-	own := echov1.Resources{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("32Mi")}}
+	own := echov1.Resources{Limits: echov1.ResourceList{corev1.ResourceMemory: resource.MustParse("32Mi")}}
 	one := desiredState(newEcho())
 	two := desiredState(newEcho(func(e *echov1.Echo) { e.Name, e.Spec.Resources = "two", own }))
 	Share(one.deployment())
@@ -353,7 +353,7 @@ func TestShareUsesTheSameMemoryForEqualValues(t *testing.T) {
 	if first.TopologySpreadConstraints[0].LabelSelector != one.deployment().Spec.Selector {
 		t.Error("two equal selectors of a Deployment are not shared")
 	}
-	if got := second.Containers[0].Resources.Limits; !equality.Semantic.DeepEqual(got, own.Limits) {
+	if got := second.Containers[0].Resources.Limits; !equality.Semantic.DeepEqual(got, corev1.ResourceList(own.Limits)) {
 		t.Errorf("limits = %v, want %v: Share replaced different values", got, own.Limits)
 	}
 }

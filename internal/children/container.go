@@ -16,18 +16,18 @@ import (
 const (
 	containerName = "echo"
 
-	// The environment variables of a server of the user's own.
+	// The environment variables of a custom server.
 	textVariable = "ECHO_TEXT"
 	portVariable = "ECHO_PORT"
 
-	// A server of the user's own may stop listening immediately on SIGTERM, but every node needs a moment
+	// A custom server may stop listening immediately on SIGTERM, but every node needs a moment
 	// to remove the endpoint. Its pod therefore waits for preStopSeconds before SIGTERM. The default server drains.
 	preStopSeconds int64 = 5
 
 	// The port of the default server for probes, and another one if the server itself has that.
 	healthPort, otherHealthPort int32 = 5679, 5680
 
-	// startupSeconds is the time that a server of the user's own has to start.
+	// startupSeconds is the time that a custom server has to start.
 	startupSeconds int32 = 300
 )
 
@@ -154,7 +154,8 @@ func setResources(container *corev1.Container, declared, byDefault echov1.Resour
 	if len(declared.Limits)+len(declared.Requests) == 0 {
 		declared = byDefault
 	}
-	container.Resources.Limits, container.Resources.Requests = declared.Limits.DeepCopy(), declared.Requests.DeepCopy()
+	container.Resources.Limits = corev1.ResourceList(declared.Limits.DeepCopy())
+	container.Resources.Requests = corev1.ResourceList(declared.Requests.DeepCopy())
 	for _, list := range []corev1.ResourceList{container.Resources.Limits, container.Resources.Requests} {
 		for name, quantity := range list {
 			quantity.RoundUp(resource.Milli)
@@ -163,6 +164,6 @@ func setResources(container *corev1.Container, declared, byDefault echov1.Resour
 	}
 }
 
-func quantities(cpu, memory string) corev1.ResourceList {
-	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+func quantities(cpu, memory string) map[corev1.ResourceName]resource.Quantity {
+	return map[corev1.ResourceName]resource.Quantity{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
 }

@@ -48,8 +48,8 @@ func encode(object Object) []byte {
 type Difference struct {
 	// Fields that differ, sorted, for example "spec.containers[echo].image".
 	Fields []string
-	// AnswerFields are those of the fields that determine the answer to a client.
-	AnswerFields []string
+	// ResponseFields are those of the fields that determine the response to a client.
+	ResponseFields []string
 	// Hash identifies the fields with their live and their desired values.
 	Hash string
 }
@@ -80,13 +80,13 @@ func Compare(kind Kind, live, desired Object) (d Difference, err error) {
 		}
 		field := fieldName(named.content, operation.Path)
 		d.Fields = append(d.Fields, field)
-		if kind.DeterminesAnswer(field) {
-			d.AnswerFields = append(d.AnswerFields, field)
+		if kind.DeterminesResponse(field) {
+			d.ResponseFields = append(d.ResponseFields, field)
 		}
 	}
 	slices.Sort(d.Fields)
 	d.Fields = slices.Compact(d.Fields)
-	slices.Sort(d.AnswerFields)
+	slices.Sort(d.ResponseFields)
 	d.Hash = hashOf(toDesired, toLive)
 	return d, nil
 }

@@ -49,8 +49,8 @@ func TestCompareNamesFieldsAndHashesLiveAndDesiredValues(t *testing.T) {
 		return difference
 	}
 	image := check(deployment("mirror", "x"), deployment("own", "x"))
-	if want := []string{"spec.template.spec.containers[echo].image"}; !slices.Equal(image.Fields, want) || len(image.AnswerFields) > 0 {
-		t.Errorf("another image: fields %v, that determine the answer %v, want %v and none", image.Fields, image.AnswerFields, want)
+	if want := []string{"spec.template.spec.containers[echo].image"}; !slices.Equal(image.Fields, want) || len(image.ResponseFields) > 0 {
+		t.Errorf("another image: fields %v, that determine the response %v, want %v and none", image.Fields, image.ResponseFields, want)
 	}
 	if same := check(deployment("mirror", "x"), deployment("own", "x")); same.Hash != image.Hash {
 		t.Errorf("hash of the same difference = %s, want %s", same.Hash, image.Hash)
@@ -64,14 +64,14 @@ func TestCompareNamesFieldsAndHashesLiveAndDesiredValues(t *testing.T) {
 			t.Errorf("%s: the hash %s is the same", name, other.Hash)
 		}
 	}
-	if args := check(deployment("own", "y"), deployment("own", "x")); len(args.AnswerFields) != 1 {
-		t.Errorf("another argument: fields that determine the answer %v, want one", args.AnswerFields)
+	if args := check(deployment("own", "y"), deployment("own", "x")); len(args.ResponseFields) != 1 {
+		t.Errorf("another argument: fields that determine the response %v, want one", args.ResponseFields)
 	}
 	renamed, both := deployment("own", "x"), deployment("own", "x")
 	renamed.Spec.Template.Spec.Containers = []corev1.Container{{Name: "renamed", Image: "own", Args: []string{"x"}}}
 	both.Spec.Template.Spec.Containers = []corev1.Container{{Name: "echo", Image: "own", Args: []string{"x"}}, renamed.Spec.Template.Spec.Containers[0]}
-	if renaming := check(renamed, both); !slices.Contains(renaming.AnswerFields, "spec.template.spec.containers[echo].name") {
-		t.Errorf("a renamed container: fields %v, that determine the answer %v, want its name", renaming.Fields, renaming.AnswerFields)
+	if renaming := check(renamed, both); !slices.Contains(renaming.ResponseFields, "spec.template.spec.containers[echo].name") {
+		t.Errorf("a renamed container: fields %v, that determine the response %v, want its name", renaming.Fields, renaming.ResponseFields)
 	}
 }
 

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// DeterminesAnswer reports whether the answer to a client depends on a field, for example
+// DeterminesResponse reports whether the response to a client depends on a field, for example
 // "spec.template.spec.containers[echo].args", or on a part of it.
-func (k Kind) DeterminesAnswer(field string) bool {
-	return slices.ContainsFunc(k.AnswerFields, func(answer string) bool {
-		return within(field, answer) || within(answer, field)
+func (k Kind) DeterminesResponse(field string) bool {
+	return slices.ContainsFunc(k.ResponseFields, func(response string) bool {
+		return within(field, response) || within(response, field)
 	})
 }
 

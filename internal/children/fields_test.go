@@ -2,7 +2,7 @@ package children
 
 import "testing"
 
-func TestDeterminesAnswer(t *testing.T) {
+func TestDeterminesResponse(t *testing.T) {
 	byName := map[string]Kind{}
 	for _, kind := range Kinds {
 		byName[kind.Name] = kind
@@ -27,7 +27,7 @@ func TestDeterminesAnswer(t *testing.T) {
 		{"Service", "spec.ports[http].targetPort", true},
 		{"Service", "spec.sessionAffinity", false},
 		{"PodDisruptionBudget", "spec.maxUnavailable", false},
-		{"VerifierDeployment", "spec.template.metadata.labels[kkloud.io/answer]", true},
+		{"VerifierDeployment", "spec.template.metadata.labels[kkloud.io/response]", true},
 		{"VerifierDeployment", "spec.template.metadata.labels[kkloud.io/echo]", true},
 		{"VerifierDeployment", "spec.template.spec.containers[service].args[1]", true},
 		{"VerifierDeployment", "spec.template.spec.containers[service].resources", false},
@@ -37,8 +37,8 @@ func TestDeterminesAnswer(t *testing.T) {
 		{"HTTPRoute", "spec.parentRefs[0].port", true},
 		{"HTTPRoute", "metadata.labels[kkloud.io/echo]", false},
 	} {
-		if got := byName[test.kind].DeterminesAnswer(test.field); got != test.want {
-			t.Errorf("%s %s: DeterminesAnswer = %t, want %t", test.kind, test.field, got, test.want)
+		if got := byName[test.kind].DeterminesResponse(test.field); got != test.want {
+			t.Errorf("%s %s: DeterminesResponse = %t, want %t", test.kind, test.field, got, test.want)
 		}
 	}
 }

@@ -33,19 +33,19 @@ type Kind struct {
 	Resource schema.GroupVersionResource
 	// New returns an empty object.
 	New func() Object
-	// Optional is true if an Echo may have no child of this kind.
-	Optional bool
+	// Conditional is true if an Echo may have no child of this kind.
+	Conditional bool
 	// OptionalAPI is true for the kind that the cluster may not serve. The operator watches it while the
 	// API server serves it.
 	OptionalAPI bool
-	// Verifier is true for the child that verifies the answer. The operator writes it after the rollout
+	// Verifier is true for the child that verifies the response. The operator writes it after the rollout
 	// of the other children.
 	Verifier bool
 	// Wanted reports whether the Echo has a child of this kind.
 	Wanted func(*echov1.Echo) bool
-	// AnswerFields are the fields that determine the answer to a client. If admission changes
+	// ResponseFields are the fields that determine the response to a client. If admission changes
 	// one, the Echo is not Ready. An item of a list is named by its field "name", or its index.
-	AnswerFields []string
+	ResponseFields []string
 	// Mutate sets the fields that the operator owns on an empty or a live object.
 	Mutate func(object Object, echo *echov1.Echo, in Inputs)
 }
@@ -73,7 +73,7 @@ func OptionalKind() Kind {
 	return Kinds[slices.IndexFunc(Kinds, func(kind Kind) bool { return kind.OptionalAPI })]
 }
 
-// The operator deletes only optional children, and the garbage collector the others. But a cluster
+// The operator deletes only conditional children, and the garbage collector the others. But a cluster
 // that protects owner references, such as OpenShift, requires permission to delete an orphan for its
 // adoption.
 // +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create;patch;delete
@@ -90,7 +90,7 @@ var Kinds = []Kind{
 		Resource:   corev1.SchemeGroupVersion.WithResource("services"),
 		New:        func() Object { return &corev1.Service{} },
 		Wanted:     always,
-		AnswerFields: []string{
+		ResponseFields: []string{
 			"spec.externalName",
 			"spec.ports",
 			"spec.selector",
@@ -104,7 +104,7 @@ var Kinds = []Kind{
 		Resource:   appsv1.SchemeGroupVersion.WithResource("deployments"),
 		New:        func() Object { return &appsv1.Deployment{} },
 		Wanted:     always,
-		AnswerFields: []string{
+		ResponseFields: []string{
 			"spec.replicas",
 			"spec.selector",
 			"spec.template.metadata.labels[" + EchoLabel + "]",
@@ -127,53 +127,53 @@ var Kinds = []Kind{
 		Mutate: func(o Object, echo *echov1.Echo, _ Inputs) {
 			PodDisruptionBudget(o.(*policyv1.PodDisruptionBudget), echo)
 		},
-		Optional: true,
+		Conditional: true,
 	},
 	{
-		Name:         "VerifierDeployment",
-		ObjectKind:   "Deployment",
-		Resource:     appsv1.SchemeGroupVersion.WithResource("deployments"),
-		New:          func() Object { return &appsv1.Deployment{} },
-		Optional:     true,
-		Verifier:     true,
-		Wanted:       WantsVerifierDeployment,
-		AnswerFields: append([]string{"spec.replicas"}, verifierAnswerFields...),
+		Name:           "VerifierDeployment",
+		ObjectKind:     "Deployment",
+		Resource:       appsv1.SchemeGroupVersion.WithResource("deployments"),
+		New:            func() Object { return &appsv1.Deployment{} },
+		Conditional:    true,
+		Verifier:       true,
+		Wanted:         WantsVerifierDeployment,
+		ResponseFields: append([]string{"spec.replicas"}, verifierResponseFields...),
 		Mutate: func(o Object, echo *echov1.Echo, in Inputs) {
 			VerifierDeployment(o.(*appsv1.Deployment), echo, in)
 		},
 	},
 	{
-		Name:         "VerifierDaemonSet",
-		ObjectKind:   "DaemonSet",
-		Resource:     appsv1.SchemeGroupVersion.WithResource("daemonsets"),
-		New:          func() Object { return &appsv1.DaemonSet{} },
-		Optional:     true,
-		Verifier:     true,
-		Wanted:       WantsVerifierDaemonSet,
-		AnswerFields: verifierAnswerFields,
+		Name:           "VerifierDaemonSet",
+		ObjectKind:     "DaemonSet",
+		Resource:       appsv1.SchemeGroupVersion.WithResource("daemonsets"),
+		New:            func() Object { return &appsv1.DaemonSet{} },
+		Conditional:    true,
+		Verifier:       true,
+		Wanted:         WantsVerifierDaemonSet,
+		ResponseFields: verifierResponseFields,
 		Mutate: func(o Object, echo *echov1.Echo, in Inputs) {
 			VerifierDaemonSet(o.(*appsv1.DaemonSet), echo, in)
 		},
 	},
 	{
-		Name:         "HTTPRoute",
-		ObjectKind:   "HTTPRoute",
-		Resource:     schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: "v1", Resource: "httproutes"},
-		New:          func() Object { return &gatewayv1.HTTPRoute{} },
-		Wanted:       WantsHTTPRoute,
-		AnswerFields: []string{"spec.hostnames", "spec.parentRefs", "spec.rules"},
-		Mutate:       func(o Object, echo *echov1.Echo, _ Inputs) { HTTPRoute(o.(*gatewayv1.HTTPRoute), echo) },
-		Optional:     true,
-		OptionalAPI:  true,
+		Name:           "HTTPRoute",
+		ObjectKind:     "HTTPRoute",
+		Resource:       schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: "v1", Resource: "httproutes"},
+		New:            func() Object { return &gatewayv1.HTTPRoute{} },
+		Wanted:         WantsHTTPRoute,
+		ResponseFields: []string{"spec.hostnames", "spec.parentRefs", "spec.rules"},
+		Mutate:         func(o Object, echo *echov1.Echo, _ Inputs) { HTTPRoute(o.(*gatewayv1.HTTPRoute), echo) },
+		Conditional:    true,
+		OptionalAPI:    true,
 	},
 }
 
 func always(*echov1.Echo) bool { return true }
 
-// verifierAnswerFields are the fields of a verifier that determine what its result is about.
-var verifierAnswerFields = func() []string {
+// verifierResponseFields are the fields of a verifier that determine what its result is about.
+var verifierResponseFields = func() []string {
 	fields := []string{"spec.selector"}
-	for _, label := range []string{EchoLabel, VerifiesLabel, AnswerLabel} {
+	for _, label := range []string{EchoLabel, VerifiesLabel, ResponseLabel} {
 		fields = append(fields, "spec.template.metadata.labels["+label+"]")
 	}
 	for _, l := range allLayers {

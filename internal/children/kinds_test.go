@@ -30,15 +30,15 @@ func TestKindsNameTheTypesOfTheirObjects(t *testing.T) {
 // The operator creates the children of other kinds while the cluster does not serve an optional API.
 func TestOnlyTheLastKindMayNotBeServed(t *testing.T) {
 	for i, kind := range Kinds {
-		if isLast := i == len(Kinds)-1; kind.OptionalAPI != isLast || isLast && !kind.Optional {
-			t.Errorf("%s: OptionalAPI = %t, Optional = %t at index %d of %d", kind.Name, kind.OptionalAPI, kind.Optional, i, len(Kinds))
+		if isLast := i == len(Kinds)-1; kind.OptionalAPI != isLast || isLast && !kind.Conditional {
+			t.Errorf("%s: OptionalAPI = %t, Conditional = %t at index %d of %d", kind.Name, kind.OptionalAPI, kind.Conditional, i, len(Kinds))
 		}
 	}
 }
 
 func TestEveryEchoWantsTheKindsThatAreNotOptional(t *testing.T) {
 	for _, kind := range Kinds {
-		if !kind.Optional && !kind.Wanted(newEcho()) {
+		if !kind.Conditional && !kind.Wanted(newEcho()) {
 			t.Errorf("a minimal Echo does not want a %s, but the kind is not optional", kind.Name)
 		}
 	}

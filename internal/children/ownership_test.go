@@ -45,7 +45,7 @@ var removed = paths(
 	),
 )
 
-// probes match those of a server of the user's own. Without a readinessPath, they are removed.
+// probes match those of a custom server. Without a readinessPath, they are removed.
 var probes = paths(`spec\.template\.spec\.containers\[echo\]\.(startup|readiness|liveness)Probe`)
 
 // startupProbe matches that of a server, which the default server does not have.
@@ -101,7 +101,7 @@ func filler(data []byte) *randfill.Filler {
 	text := func(s *string, c randfill.Continue) {
 		*s = []string{"a", "b", "c", "d", "", "echo", "tmp", "/tmp", "http", "kkloud-echo", "ECHO_TEXT", "ECHO_PORT", unprivilegedPorts, "kkloud.io/echo",
 			corev1.LabelTopologyZone, corev1.LabelHostname, corev1.LabelOSStable, corev1.LabelArchStable, PodSettingsAnnotation,
-			VerifiesLabel, AnswerLabel, "verify-dns"}[c.Intn(22)]
+			VerifiesLabel, ResponseLabel, "verify-dns"}[c.Intn(22)]
 	}
 	return randfill.NewFromGoFuzz(data).NilChance(0.3).NumElements(0, 4).Funcs(
 		text,

@@ -41,12 +41,16 @@ func mutatePodSettings(object metav1.Object, template *corev1.PodTemplateSpec, s
 	if settings != nil {
 		declared = *settings
 	}
+	var secrets []corev1.LocalObjectReference
+	for _, secret := range declared.ImagePullSecrets {
+		secrets = append(secrets, corev1.LocalObjectReference{Name: secret.Name})
+	}
 	pod := &template.Spec
 	setEntries(&pod.NodeSelector, recorded.NodeSelector, declared.NodeSelector)
 	setEntries(&template.Labels, recorded.Labels, declared.Labels)
 	setEntries(&template.Annotations, recorded.Annotations, declared.Annotations)
 	setItems(&pod.Tolerations, recorded.Tolerations, declared.Tolerations, tolerationKey)
-	setItems(&pod.ImagePullSecrets, recorded.ImagePullSecrets, declared.ImagePullSecrets, secretKey)
+	setItems(&pod.ImagePullSecrets, recorded.ImagePullSecrets, secrets, secretKey)
 	if recorded.PriorityClassName || declared.PriorityClassName != "" {
 		pod.PriorityClassName = declared.PriorityClassName
 	}
@@ -54,7 +58,7 @@ func mutatePodSettings(object metav1.Object, template *corev1.PodTemplateSpec, s
 		NodeSelector:      slices.Sorted(maps.Keys(declared.NodeSelector)),
 		Tolerations:       declared.Tolerations,
 		PriorityClassName: declared.PriorityClassName != "",
-		ImagePullSecrets:  declared.ImagePullSecrets,
+		ImagePullSecrets:  secrets,
 		Labels:            slices.Sorted(maps.Keys(declared.Labels)),
 		Annotations:       slices.Sorted(maps.Keys(declared.Annotations)),
 	})

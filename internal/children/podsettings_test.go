@@ -32,7 +32,7 @@ func everyPodSetting() echov1.PodSettings {
 		NodeSelector:      map[string]echov1.LabelValue{"example.com/pool": "canary"},
 		Tolerations:       []corev1.Toleration{dedicated, notReady},
 		PriorityClassName: "low",
-		ImagePullSecrets:  []corev1.LocalObjectReference{{Name: "mirror"}},
+		ImagePullSecrets:  []echov1.SecretReference{{Name: "mirror"}},
 		Labels:            map[string]echov1.LabelValue{"team": "blue"},
 		Annotations:       map[string]echov1.AnnotationValue{"example.com/contact": "blue@example.com"},
 		RunAsUser:         65532,
@@ -93,7 +93,7 @@ func TestPodSettingsAreChanged(t *testing.T) {
 	settings := everyPodSetting()
 	live := desiredState(newEcho(withPod(settings)))
 	settings.Tolerations = []corev1.Toleration{notReady, notReady}
-	settings.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "other"}, {Name: "mirror"}}
+	settings.ImagePullSecrets = []echov1.SecretReference{{Name: "other"}, {Name: "mirror"}}
 	settings.Labels = map[string]echov1.LabelValue{"team": "green", "tier": ""}
 	settings.PriorityClassName = "high"
 	echo := newEcho(withPod(settings))
@@ -221,7 +221,7 @@ func removeSettings(template *corev1.PodTemplateSpec, settings *echov1.PodSettin
 		return slices.ContainsFunc(settings.Tolerations, func(s corev1.Toleration) bool { return s.MatchToleration(&t) })
 	})
 	pod.ImagePullSecrets = slices.DeleteFunc(pod.ImagePullSecrets, func(s corev1.LocalObjectReference) bool {
-		return slices.Contains(settings.ImagePullSecrets, s)
+		return slices.Contains(settings.ImagePullSecrets, echov1.SecretReference{Name: s.Name})
 	})
 	if settings.PriorityClassName != "" {
 		pod.PriorityClassName = ""

@@ -25,10 +25,10 @@ import (
 // which selects the pods that serve the Echo.
 const VerifiesLabel = "kkloud.io/verifies"
 
-// AnswerLabel identifies, on the pods of a verifier, the answer that they expect and the server that
+// ResponseLabel identifies, on the pods of a verifier, the response that they expect and the server that
 // should give it. So the result of a pod is about the newest spec exactly if the label has the value
 // that the pod template of the verifier has.
-const AnswerLabel = "kkloud.io/answer"
+const ResponseLabel = "kkloud.io/response"
 
 const verifierPrefix = "verify-"
 
@@ -98,7 +98,7 @@ func mutateVerifierTemplate(template *corev1.PodTemplateSpec, selector labels.Se
 	template.Labels = labels.Merge(selector, template.Labels)
 	template.Labels = labels.Merge(template.Labels, recommendedLabels(echo, verifierComponent))
 	template.Labels = labels.Merge(template.Labels, VerifierSelector(echo))
-	template.Labels[AnswerLabel] = answerHash(echo, in)
+	template.Labels[ResponseLabel] = responseHash(echo, in)
 	delete(template.Labels, EchoLabel) // The Service of the Echo would select the pods.
 	mutateVerifierPod(&template.Spec, echo, in)
 }
@@ -142,7 +142,7 @@ func IsLayer(container string) bool {
 	return slices.ContainsFunc(allLayers, func(l layer) bool { return l.name == container })
 }
 
-// layers returns the layers on which the answer of the Echo is verified.
+// layers returns the layers on which the response of the Echo is verified.
 func layers(echo *echov1.Echo) []layer {
 	if ExternalURL(echo) == "" {
 		return allLayers[:2]
@@ -204,7 +204,7 @@ func (l layer) args(echo *echov1.Echo, in Inputs) []string {
 	return args
 }
 
-// url returns the URL that the verifier requests. Only the default server gives the same answer at
+// url returns the URL that the verifier requests. Only the default server gives the same response at
 // every path.
 func (l layer) url(echo *echov1.Echo) string {
 	switch l.name {
@@ -247,7 +247,7 @@ func ClusterIPs(in Inputs) []string {
 	})
 }
 
-// expectation returns the flags that describe the response. The status of a server of the user's own is
+// expectation returns the flags that describe the response. The status of a custom server is
 // the only thing known about its response.
 func expectation(echo *echov1.Echo) []string {
 	if hasOwnServer(echo) {
@@ -272,8 +272,8 @@ func expectation(echo *echov1.Echo) []string {
 	return flags
 }
 
-// answerHash returns the value of AnswerLabel.
-func answerHash(echo *echov1.Echo, in Inputs) string {
+// responseHash returns the value of ResponseLabel.
+func responseHash(echo *echov1.Echo, in Inputs) string {
 	image := echo.Spec.Image
 	if image == "" {
 		image = in.ServerImage
@@ -294,7 +294,7 @@ func answerHash(echo *echov1.Echo, in Inputs) string {
 const resultWindow = 10
 
 // DecisionSeconds returns how long a verifier may take for a result, in seconds: from its start, or,
-// for a verifier that received the answers of an earlier spec during a rollout, from the end of the
+// for a verifier that received the responses of an earlier spec during a rollout, from the end of the
 // rollout.
 func DecisionSeconds(verify *echov1.Verify, sawRollout bool) int64 {
 	if sawRollout {

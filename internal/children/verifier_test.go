@@ -27,8 +27,8 @@ func expectVerifierPods(t *testing.T, all objects, echo *echov1.Echo) {
 		t.Errorf("name %q is invalid: %v", VerifierName(echo), problems)
 	}
 	for kind, template := range verifierTemplates(all) {
-		if _, found := template.Labels[EchoLabel]; found || template.Labels[VerifiesLabel] != echo.Name || len(template.Labels[AnswerLabel]) != 16 {
-			t.Errorf("%s: labels of the pods = %v, want %s=%s, %s, and not %s", kind, template.Labels, VerifiesLabel, echo.Name, AnswerLabel, EchoLabel)
+		if _, found := template.Labels[EchoLabel]; found || template.Labels[VerifiesLabel] != echo.Name || len(template.Labels[ResponseLabel]) != 16 {
+			t.Errorf("%s: labels of the pods = %v, want %s=%s, %s, and not %s", kind, template.Labels, VerifiesLabel, echo.Name, ResponseLabel, EchoLabel)
 		}
 		want := 2
 		if ExternalURL(echo) != "" {
@@ -73,8 +73,8 @@ func verifierArgs(t *testing.T, echo *echov1.Echo, layer string) []string {
 	return pod.Containers[i].Args
 }
 
-func TestVerifierExpectsTheDeclaredAnswer(t *testing.T) {
-	answer := func(code int, body string) []string {
+func TestVerifierExpectsTheDeclaredResponse(t *testing.T) {
+	response := func(code int, body string) []string {
 		return []string{fmt.Sprintf("-status=%d", code), fmt.Sprintf("-length=%d", len(body)), fmt.Sprintf("-sha256=%x", sha256.Sum256([]byte(body)))}
 	}
 	page := newEcho(withPage("Greetings"), withStatusCode(503))
@@ -82,11 +82,11 @@ func TestVerifierExpectsTheDeclaredAnswer(t *testing.T) {
 		echo *echov1.Echo
 		want []string
 	}{
-		"message":       {newEcho(), answer(200, "xin chao operator\n")},
-		"page":          {page, answer(503, Text(page)+"\n")},
-		"no content":    {newEcho(withStatusCode(204)), answer(204, "")},
-		"reset content": {newEcho(withStatusCode(205)), answer(205, "")},
-		"not modified":  {newEcho(withStatusCode(304)), answer(304, "")},
+		"message":       {newEcho(), response(200, "xin chao operator\n")},
+		"page":          {page, response(503, Text(page)+"\n")},
+		"no content":    {newEcho(withStatusCode(204)), response(204, "")},
+		"reset content": {newEcho(withStatusCode(205)), response(205, "")},
+		"not modified":  {newEcho(withStatusCode(304)), response(304, "")},
 		"own server":    {newEcho(ownServer), []string{"-status=0"}},
 	} {
 		args := verifierArgs(t, test.echo, "service")
@@ -189,12 +189,12 @@ func TestClusterIPsAreAddresses(t *testing.T) {
 	}
 }
 
-// A result about an earlier answer or an earlier server must not count for the newest.
-func TestAnswerLabelChangesWithTheAnswerAndTheServer(t *testing.T) {
+// A result about an earlier response or an earlier server must not count for the newest.
+func TestResponseLabelChangesWithTheResponseAndTheServer(t *testing.T) {
 	label := func(in Inputs, edits ...func(*echov1.Echo)) string {
 		deployment := desiredState(newEcho()).verifier()
 		VerifierDeployment(deployment, newEcho(append([]func(*echov1.Echo){withVerify}, edits...)...), in)
-		return deployment.Spec.Template.Labels[AnswerLabel]
+		return deployment.Spec.Template.Labels[ResponseLabel]
 	}
 	before := label(inputs)
 	other := inputs

@@ -71,8 +71,8 @@ var _ = Describe("An Echo whose Deployment an admission policy mutates", newestK
 		Expect(komega.Get(deployment)()).To(Succeed())
 		Expect(limit(deployment)).To(Equal("500m"))
 		edit(echo, func(s *echov1.EchoSpec) {
-			s.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m")}
-			s.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")}
+			s.Resources.Limits = echov1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m")}
+			s.Resources.Requests = echov1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m")}
 		})
 		expectCondition(echo, echov1.ConditionOverridden, metav1.ConditionFalse, echov1.ReasonAsExpected)
 		expectReady(echo)
@@ -84,7 +84,7 @@ var _ = Describe("An Echo whose Deployment an admission policy mutates", newestK
 		echo := createEcho(namespace, "hello")
 		expectCondition(echo, echov1.ConditionReady, metav1.ConditionFalse, echov1.ReasonRejected)
 		Expect(message(echo, echov1.ConditionReady)).To(Equal(
-			"Deployment: an admission policy or webhook changed spec.replicas, which determines the answer"))
+			"Deployment: an admission policy or webhook changed spec.replicas, which determines the response"))
 	})
 })
 

@@ -163,7 +163,7 @@ func (rec *reconciliation) previouslyReconciled(kind children.Kind) bool {
 	}
 	observed := rec.echo.Status.ObservedGeneration
 	hasNewestStatus := observed == rec.echo.Generation
-	hasEveryChildOfTheKind := !kind.Optional && observed > 0
+	hasEveryChildOfTheKind := !kind.Conditional && observed > 0
 	return hasNewestStatus || hasEveryChildOfTheKind
 }
 
@@ -299,7 +299,7 @@ func (rec *reconciliation) update(ctx context.Context, kind children.Kind, live 
 	}
 	if paused, failure := rec.paused(kind, drift.correction); paused > 0 {
 		unwritten.failure, unwritten.recheck = failure, paused
-		mayServeAnotherResponse := drift.correction != "" && !kind.Optional
+		mayServeAnotherResponse := drift.correction != "" && !kind.Conditional
 		if failure == nil && mayServeAnotherResponse {
 			unwritten.waiting = kind.Name + ": the operator pauses before it reverts an external change of " + drift.correction
 		}
@@ -347,7 +347,7 @@ func (rec *reconciliation) written(kind children.Kind, object client.Object, cor
 		if err != nil {
 			return result, err
 		}
-		if len(difference.AnswerFields) > 0 {
+		if len(difference.ResponseFields) > 0 {
 			return rec.mutatedByAdmission(kind, object, difference), nil
 		}
 		result.overridden = difference.Overridden(kind.Name)

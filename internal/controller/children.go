@@ -36,7 +36,7 @@ func (rec *reconciliation) reconcileKind(ctx context.Context, kind children.Kind
 		return rec.reconcileVerifier(ctx, kind)
 	}
 	result, err := rec.reconcileChild(ctx, kind)
-	if !kind.Optional {
+	if !kind.Conditional {
 		result.waiting = cmp.Or(result.waiting, result.terminating)
 	}
 	rec.report(result)

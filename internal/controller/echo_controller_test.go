@@ -88,7 +88,7 @@ var _ = Describe("An Echo", func() {
 			s.Image, s.Command, s.Args = "docker.io/library/other:1", []string{"sh"}, []string{"serve"}
 			s.Page = &echov1.Page{Title: "t"}
 			s.TargetPort = 80
-			s.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("0.0105")}
+			s.Resources.Limits = echov1.ResourceList{corev1.ResourceCPU: resource.MustParse("0.0105")}
 		})
 		expectReady(echo)
 		expectReady(other)
@@ -190,7 +190,7 @@ var _ = Describe("An Echo", func() {
 			createEcho(namespace, "page", func(s *echov1.EchoSpec) { s.Page = &echov1.Page{} }),
 			createEcho(namespace, "own", func(s *echov1.EchoSpec) {
 				s.Image, s.Command, s.TargetPort = "docker.io/library/other:1", []string{"serve"}, 443
-				s.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("0.0101")}
+				s.Resources.Requests = echov1.ResourceList{corev1.ResourceCPU: resource.MustParse("0.0101")}
 			}),
 		}
 		for _, echo := range echoes {

@@ -237,7 +237,7 @@ var _ = Describe("A reconciliation", func() {
 		result, late := rec.rejectedUpdate(ctx, kind, stale, err, slowFailure+1)
 		Expect(late).NotTo(HaveOccurred())
 		Expect(rec.readOnly).To(BeTrue(), "the other children are written before the status reports the failure")
-		Expect(result.failure).To(HaveValue(HaveField("Message", And(HavePrefix("Deployment: the API server answered late"), HaveSuffix("changed")))))
+		Expect(result.failure).To(HaveValue(HaveField("Message", And(HavePrefix("Deployment: the API server responded late"), HaveSuffix("changed")))))
 	},
 		Entry("as a conflict", apierrors.NewConflict(schema.GroupResource{Group: "apps", Resource: "deployments"}, "echo-hello", errors.New("changed"))),
 		Entry("as invalid", &apierrors.StatusError{ErrStatus: metav1.Status{
@@ -278,7 +278,7 @@ var _ = Describe("A reconciliation", func() {
 		}
 	}
 
-	It("reports a field that determines the answer, which admission changed", func() {
+	It("reports a field that determines the response, which admission changed", func() {
 		mutate(func(c *corev1.Container) { c.Args = []string{"-text=other"} })
 		edit(echo, func(s *echov1.EchoSpec) { s.Message = "newer" })
 		Eventually(func(g Gomega) { // A controller may have written the Deployment in the meantime.

@@ -182,7 +182,7 @@ var _ = Describe("An operator of two namespaces of which one cannot be read", fu
 				grantIn(user, other, operatorRules())
 			}},
 		without("echoes"), without("pods"),
-		{"requests hang", "has not answered",
+		{"requests hang", "has not responded",
 			func() { between.hangs.Store(true) }, func() { between.hangs.Store(false); between.closeConnections() }},
 	}
 

@@ -128,7 +128,7 @@ func podSettings(priorityClass string) *echov1.PodSettings {
 			Key: "dedicated", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(30)),
 		}},
 		PriorityClassName: priorityClass,
-		ImagePullSecrets:  []corev1.LocalObjectReference{{Name: "mirror"}},
+		ImagePullSecrets:  []echov1.SecretReference{{Name: "mirror"}},
 		Labels:            map[string]echov1.LabelValue{"team": "blue"},
 		Annotations:       map[string]echov1.AnnotationValue{"example.com/contact": "blue@example.com"},
 		RunAsUser:         65532,

@@ -73,7 +73,7 @@ func (rec *reconciliation) rejectedUpdate(ctx context.Context, kind children.Kin
 		return outcome{}, fmt.Errorf("%w: %w", errStaleChild, err)
 	case isChanged:
 		// If the child changes while a webhook hangs, the API server returns no error of the webhook.
-		err = fmt.Errorf("the API server answered late, perhaps because of a slow admission webhook: %w", err)
+		err = fmt.Errorf("the API server responded late, perhaps because of a slow admission webhook: %w", err)
 	}
 	return rec.rejected(kind, err, took)
 }
@@ -129,10 +129,10 @@ func isEchoGroup(apiVersion string) bool {
 	return group == echov1.GroupVersion.Group
 }
 
-// mutatedByAdmission reports that admission changed fields that determine the answer.
+// mutatedByAdmission reports that admission changed fields that determine the response.
 func (rec *reconciliation) mutatedByAdmission(kind children.Kind, object client.Object, difference children.Difference) outcome {
 	mutated := rec.fail(kind, echov1.ReasonRejected, fmt.Sprintf(
-		"an admission policy or webhook changed %s, which determines the answer", strings.Join(difference.AnswerFields, ", ")))
+		"an admission policy or webhook changed %s, which determines the response", strings.Join(difference.ResponseFields, ", ")))
 	mutated.object = object
 	return mutated
 }

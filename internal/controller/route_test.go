@@ -44,7 +44,7 @@ const (
 	isAccepted   = "True Accepted"
 	isReady      = "True Ready"
 	notDegraded  = "False AsExpected"
-	unanswered   = "Unknown NoParentAnswered"
+	pending      = "Unknown RouteNotReconciled"
 	notInstalled = "False GatewayAPINotInstalled"
 	degradedAs   = "True "
 	rejectedAs   = "RouteRejected"
@@ -108,7 +108,7 @@ var _ = Describe("The route of an Echo", func() {
 	})
 
 	rejects := "False "
-	DescribeTable("is reported as its Gateways answer",
+	DescribeTable("is reported as its Gateways decide",
 		func(gateways []string, want, ready, degraded, text string) {
 			startOperator()
 			echo := createEcho(namespace, "hello", routed(gateways...))
@@ -119,14 +119,14 @@ var _ = Describe("The route of an Echo", func() {
 			}).Should(Equal(text))
 		},
 		Entry("all accept", []string{"public", "internal"}, isAccepted, isReady, notDegraded, "Every Gateway accepted the route"),
-		Entry("parent missing", []string{controlplane.MissingGateway}, unanswered, "False NoParentAnswered", notDegraded,
-			"No answer for the newest HTTPRoute echo-hello from Gateway infra/missing"),
-		Entry("stale observedGeneration", []string{controlplane.StaleGateway}, unanswered, "False NoParentAnswered", notDegraded,
-			"No answer for the newest HTTPRoute echo-hello from Gateway infra/stale"),
+		Entry("parent missing", []string{controlplane.MissingGateway}, pending, "False RouteNotReconciled", notDegraded,
+			"The newest HTTPRoute echo-hello has no status from Gateway infra/missing"),
+		Entry("stale observedGeneration", []string{controlplane.StaleGateway}, pending, "False RouteNotReconciled", notDegraded,
+			"The newest HTTPRoute echo-hello has no status from Gateway infra/stale"),
 		Entry("hostname does not match", []string{controlplane.OtherHostGateway}, rejects+"NoMatchingListenerHostname", rejects+rejectedAs, degradedAs+rejectedAs,
 			"Gateway infra/other-host: NoMatchingListenerHostname: No listener has a hostname of the route"),
-		Entry("two parents of which one is missing", []string{"public", controlplane.MissingGateway}, unanswered, "False NoParentAnswered", notDegraded,
-			"No answer for the newest HTTPRoute echo-hello from Gateway infra/missing"),
+		Entry("two parents of which one is missing", []string{"public", controlplane.MissingGateway}, pending, "False RouteNotReconciled", notDegraded,
+			"The newest HTTPRoute echo-hello has no status from Gateway infra/missing"),
 	)
 
 	It("is rejected by a Gateway whose listener does not allow the namespace, also if another accepts it", func() {

@@ -16,7 +16,7 @@ import (
 // A policy that sets the label on every object, for example, hides a child from the cache.
 var _ = Describe("A child that is no longer wanted, and whose label another client changed", func() {
 	for _, kind := range children.Kinds {
-		if !kind.Optional {
+		if !kind.Conditional {
 			continue
 		}
 		Context(kind.Name, func() {

@@ -81,7 +81,7 @@ var _ = Describe("The verification of an Echo", func() {
 
 	BeforeEach(func() { namespace = newNamespace() })
 
-	It("runs one verifier after the rollout, and the Echo is Ready when its answer is verified", func() {
+	It("runs one verifier after the rollout, and the Echo is Ready when its response is verified", func() {
 		startOperator()
 		since := auditMark()
 		echo := createEcho(namespace, "hello", verified)
@@ -104,13 +104,13 @@ var _ = Describe("The verification of an Echo", func() {
 		Expect(metricValue("echo_operator_drift_corrections_total", map[string]string{"kind": "VerifierDeployment"})).To(BeZero())
 
 		By("editing the message")
-		label := pod.Labels[children.AnswerLabel]
+		label := pod.Labels[children.ResponseLabel]
 		edit(echo, func(s *echov1.EchoSpec) { s.Message = "changed" })
 		Eventually(func() string {
 			Expect(admin.Get(ctx, client.ObjectKeyFromObject(echo), echo)).To(Succeed())
 			Expect(summary(echo, echov1.ConditionVerified)).NotTo(HavePrefix("False"))
 			Expect(komega.Get(verifier)()).To(Succeed())
-			return verifier.Spec.Template.Labels[children.AnswerLabel]
+			return verifier.Spec.Template.Labels[children.ResponseLabel]
 		}).ShouldNot(Equal(label))
 		expectVerified(echo, isVerified, isReady, notDegraded)
 
@@ -120,7 +120,7 @@ var _ = Describe("The verification of an Echo", func() {
 		Eventually(komega.Get(verifierOf(echo))).Should(MatchError(ContainSubstring("not found")))
 	})
 
-	It("names the layer and the node where the answer is wrong", func() {
+	It("names the layer and the node where the response is wrong", func() {
 		startOperator()
 		echo := createEcho(namespace, "hello", verified)
 		expectVerified(echo, isVerified, isReady, notDegraded)
@@ -167,7 +167,7 @@ var _ = Describe("The verification of an Echo", func() {
 	)
 
 	It("runs in a namespace with a minimum of memory, with resources that the Echo declares", func() {
-		minimum := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")}
+		minimum := map[corev1.ResourceName]resource.Quantity{corev1.ResourceMemory: resource.MustParse("64Mi")}
 		Expect(admin.Create(ctx, &corev1.LimitRange{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "minimum"},
 			Spec:       corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{Type: corev1.LimitTypeContainer, Min: minimum}}},
@@ -204,7 +204,7 @@ var _ = Describe("The verification of an Echo", func() {
 		expectVerified(echo, isVerified, isReady, notDegraded)
 	})
 
-	It("says nothing about the answer when a container that others added is not ready", func() {
+	It("says nothing about the response when a container that others added is not ready", func() {
 		const restartedAt = "kubectl.kubernetes.io/restartedAt"
 		startOperator()
 		echo := createEcho(namespace, "hello", verified)

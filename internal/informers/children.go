@@ -53,10 +53,10 @@ func size(object client.Object) int {
 	return len(encoding)
 }
 
-// maxAnswer is the maximum number of characters of a parent's message in the cache.
-const maxAnswer = 512
+// maxResponse is the maximum number of characters of a parent's message in the cache.
+const maxResponse = 512
 
-// slimRoute reduces the answers of parents, which are text of third parties, to what the status needs.
+// slimRoute reduces the responses of parents, which are text of third parties, to what the status needs.
 func slimRoute(route *gatewayv1.HTTPRoute) {
 	for i := range route.Status.Parents {
 		parent := &route.Status.Parents[i]
@@ -64,7 +64,7 @@ func slimRoute(route *gatewayv1.HTTPRoute) {
 			return c.Type != string(gatewayv1.RouteConditionAccepted) && c.Type != string(gatewayv1.RouteConditionResolvedRefs)
 		})
 		for j := range parent.Conditions {
-			parent.Conditions[j].Message = status.Truncate(parent.Conditions[j].Message, maxAnswer)
+			parent.Conditions[j].Message = status.Truncate(parent.Conditions[j].Message, maxResponse)
 		}
 	}
 }

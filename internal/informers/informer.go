@@ -14,17 +14,17 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// patience is how long the API server may owe an answer until that counts as a failure.
+// patience is how long the API server may owe a response until that counts as a failure.
 const patience = 10 * time.Second
 
 var (
 	// ErrNotYet reports that the cache does not contain the kind yet.
 	ErrNotYet = errors.New("the cache does not contain the kind yet")
 
-	errNoAnswer = errors.New("the API server has not answered yet")
+	errNoResponse = errors.New("the API server has not responded yet")
 )
 
-// informer is an informer of one kind in one namespace that knows how the API server answers its requests. Others need
+// informer is an informer of one kind in one namespace that knows how the API server responds to its requests. Others need
 // not wait for it: its owner decides when HasSynced returns true.
 type informer struct {
 	toolscache.SharedIndexInformer
@@ -36,8 +36,8 @@ type informer struct {
 	isSkipped func(*informer) bool
 
 	mu sync.Mutex
-	// isAsked is true from a request until its answer. err is the last answer, and waitingSince is the time of the last
-	// answer without an error, or of the first request after it.
+	// isAsked is true from a request until its response. err is the last response, and waitingSince is the time of the last
+	// response without an error, or of the first request after it.
 	isAsked      bool
 	err          error
 	waitingSince time.Time
@@ -50,14 +50,14 @@ func newInformer(lw toolscache.ListerWatcher, object runtime.Object, resync time
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			i.ask()
 			list, err := api.ListWithContext(ctx, options)
-			i.answer(err)
+			i.response(err)
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			i.ask()
 			w, err := api.WatchWithContext(ctx, options)
 			if isFollowedByList := err != nil && options.SendInitialEvents != nil; !isFollowedByList {
-				i.answer(err)
+				i.response(err)
 			}
 			return w, err
 		},
@@ -74,7 +74,7 @@ func (i *informer) ask() {
 	i.isAsked = true
 }
 
-func (i *informer) answer(err error) {
+func (i *informer) response(err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.isAsked, i.err = false, err
@@ -99,7 +99,7 @@ func (i *informer) failure() error {
 	case lasts && i.err != nil:
 		return i.err
 	case lasts:
-		return errNoAnswer
+		return errNoResponse
 	default:
 		return nil
 	}

@@ -34,7 +34,7 @@ type fakeNamespaces struct {
 	synced []toolscache.InformerSynced
 
 	mu sync.Mutex
-	// failures are the answers to requests in a namespace.
+	// failures are the responses to requests in a namespace.
 	failures map[string]error
 	repaired chan struct{}
 	watchers []*watch.FakeWatcher
@@ -75,7 +75,7 @@ func startNamespaces(t *testing.T, watched []string, failures map[string]error) 
 }
 
 func (f *fakeNamespaces) listWatch(namespace string) *toolscache.ListWatch {
-	answer := func(ctx context.Context) error {
+	response := func(ctx context.Context) error {
 		f.mu.Lock()
 		failure, repaired := f.failures[namespace], f.repaired
 		f.mu.Unlock()
@@ -90,7 +90,7 @@ func (f *fakeNamespaces) listWatch(namespace string) *toolscache.ListWatch {
 	}
 	return &toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
-			return &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, answer(ctx)
+			return &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, response(ctx)
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			if options.SendInitialEvents != nil {
@@ -100,12 +100,12 @@ func (f *fakeNamespaces) listWatch(namespace string) *toolscache.ListWatch {
 			watcher := watch.NewFake()
 			f.watchers = append(f.watchers, watcher)
 			f.mu.Unlock()
-			return watcher, answer(ctx)
+			return watcher, response(ctx)
 		},
 	}
 }
 
-// fail changes the answers of the API server, and ends all watches. An empty map ends the failures.
+// fail changes the responses of the API server, and ends all watches. An empty map ends the failures.
 func (f *fakeNamespaces) fail(failures map[string]error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -172,7 +172,7 @@ func TestANamespaceThatFailsAtTheStartDelaysNoOther(t *testing.T) {
 		f.expectHeld("b", true)
 		f.expectHeld("b", true)
 		for _, i := range f.states["b"].informers { // A stream of the initial list began.
-			i.answer(nil)
+			i.response(nil)
 		}
 		if !f.isStarted() {
 			t.Error("HasSynced is false after it was true, before the initial list arrived")

@@ -51,11 +51,11 @@ type Optional struct {
 	mu sync.Mutex
 	// missing is why the cache has no informers of the kind. It is nil if the cache does.
 	missing error
-	// waitingSince is since when the API server owes an answer.
+	// waitingSince is since when the API server owes a response.
 	waitingSince time.Time
 	// informers has the last informer of each namespace.
 	informers map[string]*informer
-	// idle is true from the end of a watch, or an answer without one, until the next question. nextQuestion is when
+	// idle is true from the end of a watch, or a response without one, until the next question. nextQuestion is when
 	// that may be.
 	idle         bool
 	nextQuestion time.Time
@@ -66,7 +66,7 @@ type usersFunc = func(ctx context.Context, namespace string) []reconcile.Request
 
 // NewOptional returns the kind of children that the API server may not serve.
 func NewOptional(period time.Duration) *Optional {
-	return &Optional{Period: period, kind: children.OptionalKind(), missing: errNoAnswer, informers: map[string]*informer{}}
+	return &Optional{Period: period, kind: children.OptionalKind(), missing: errNoResponse, informers: map[string]*informer{}}
 }
 
 // SetupWithManager prepares the source of the events of the kind, including its initial list. The source also enqueues
@@ -84,13 +84,13 @@ func (o *Optional) SetupWithManager(mgr ctrl.Manager, events source.Informer, us
 // Start implements source.Source.
 func (o *Optional) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	o.ctx, o.queue = ctx, queue
-	o.set(errNoAnswer, nil)
+	o.set(errNoResponse, nil)
 	go o.ask(ctx)
 	return nil
 }
 
 // Check returns nil if the cache contains the kind in the namespace. Otherwise, it returns ErrNotServed, ErrNotYet, or
-// what has prevented the operator for long from reading the kind. It does not wait: if the last answer of the API server
+// what has prevented the operator for long from reading the kind. It does not wait: if the last response of the API server
 // is too old, the next one is on its way.
 func (o *Optional) Check(namespace string) error {
 	o.mu.Lock()
@@ -98,7 +98,7 @@ func (o *Optional) Check(namespace string) error {
 	if o.idle && !time.Now().Before(o.nextQuestion) {
 		o.idle = false
 		if errors.Is(o.missing, ErrNotServed) {
-			o.missing, o.waitingSince = errNoAnswer, time.Now()
+			o.missing, o.waitingSince = errNoResponse, time.Now()
 		}
 		go o.ask(o.ctx)
 	}
@@ -149,7 +149,7 @@ func (o *Optional) ask(ctx context.Context) {
 func (o *Optional) watch(ctx context.Context) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	o.set(errNoAnswer, end)
+	o.set(errNoResponse, end)
 	log.FromContext(ctx).Info("The API server serves the kind; starting the watch", "kind", o.kind.Name)
 	if _, err := o.cache.GetInformer(ctx, o.kind.New()); err != nil {
 		return err

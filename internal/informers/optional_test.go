@@ -46,10 +46,10 @@ type fakeAPI struct {
 	watched []string
 
 	mu sync.Mutex
-	// isServed and discovery are the answer to a question, list is that to a list or watch request.
+	// isServed and discovery are the response to a question, list is that to a list or watch request.
 	isServed        bool
 	discovery, list error
-	// listIn is the answer to a list or watch request in a namespace, in addition to list.
+	// listIn is the response to a list or watch request in a namespace, in addition to list.
 	listIn map[string]error
 	routes []gatewayv1.HTTPRoute
 	asked  []time.Duration
@@ -66,7 +66,7 @@ func startOptional(t *testing.T, change func(*fakeAPI)) *fakeAPI {
 	change(f)
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	t.Cleanup(queue.ShutDown)
-	f.cache, f.served = fakeCache{fake: f}, f.answer
+	f.cache, f.served = fakeCache{fake: f}, f.response
 	f.users = func(_ context.Context, namespace string) []reconcile.Request {
 		return []reconcile.Request{request(strings.TrimPrefix(namespace+"/user", "/"))}
 	}
@@ -86,14 +86,14 @@ func request(name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
 }
 
-// set changes what the API server answers.
+// set changes what the API server responds.
 func (f *fakeAPI) set(change func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	change()
 }
 
-func (f *fakeAPI) answer() (bool, error) {
+func (f *fakeAPI) response() (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked = append(f.asked, time.Since(f.start))
@@ -102,7 +102,7 @@ func (f *fakeAPI) answer() (bool, error) {
 }
 
 // errHang has a request wait until the end of the test.
-var errHang = errors.New("no answer")
+var errHang = errors.New("no response")
 
 func (f *fakeAPI) hangIf(err error) {
 	if errors.Is(err, errHang) {
@@ -239,7 +239,7 @@ func TestAKindThatIsNotServedIsAskedForOncePerPeriodWhileItIsUsed(t *testing.T) 
 			t.Errorf("without a call of Check: questions %v after the start, want %v", f.asked, want)
 		}
 		if err := f.Check("default"); !errors.Is(err, ErrNotYet) {
-			t.Errorf("Check = %v after 10m, want ErrNotYet: the answer is too old", err)
+			t.Errorf("Check = %v after 10m, want ErrNotYet: the response is too old", err)
 		}
 		for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(time.Second) {
 			if err := f.Check("default"); !errors.Is(err, ErrNotServed) && !errors.Is(err, ErrNotYet) {
@@ -336,8 +336,8 @@ func TestAnErrorIsReportedIfItLasts(t *testing.T) {
 		"no permission to ask":  {discovery(forbidden), forbidden, 0},
 		"no list":               {list(busy), busy, patience},
 		"no discovery":          {discovery(busy), busy, patience},
-		"a list hangs":          {list(errHang), errNoAnswer, patience},
-		"a question hangs":      {discovery(errHang), errNoAnswer, patience},
+		"a list hangs":          {list(errHang), errNoResponse, patience},
+		"a question hangs":      {discovery(errHang), errNoResponse, patience},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -355,7 +355,7 @@ func TestAnErrorIsReportedIfItLasts(t *testing.T) {
 				if n := len(f.asked); n > 1+5*6 {
 					t.Errorf("%d questions in 5m, want at most one in 10s", n)
 				}
-				if errors.Is(test.want, errNoAnswer) {
+				if errors.Is(test.want, errNoResponse) {
 					return // The fake hangs until the end of the test.
 				}
 				f.set(func() { f.isServed, f.discovery, f.list = true, nil, nil })

@@ -58,7 +58,7 @@ func slimPod(object any) (any, error) {
 	}}
 	labels := []string{children.EchoLabel, appsv1.DefaultDeploymentUniqueLabelKey}
 	if pod.Labels[children.VerifiesLabel] != "" {
-		labels = []string{children.VerifiesLabel, children.AnswerLabel}
+		labels = []string{children.VerifiesLabel, children.ResponseLabel}
 		slim.Spec.NodeName = pod.Spec.NodeName
 	} else if pod.Labels[children.EchoLabel] == "" {
 		return slim, nil // No Echo has this pod.

@@ -109,12 +109,12 @@ func TestEchoesAreCountedByCondition(t *testing.T) {
 		echo_operator_echoes{condition="Overridden",reason="ChangedByAdmission",status="True"} 1
 		echo_operator_echoes{condition="Ready",reason="Conflict",status="False"} 1
 		echo_operator_echoes{condition="Ready",reason="Ready",status="True"} 5
-		echo_operator_echoes{condition="Routed",reason="NoParentAnswered",status="False"} 1
+		echo_operator_echoes{condition="Routed",reason="RouteNotReconciled",status="False"} 1
 		echo_operator_echoes{condition="Routed",reason="RouteRejected",status="False"} 2
 		echo_operator_echoes{condition="Verified",reason="VerificationFailed",status="False"} 1
 	`
 	ready := echo(echov1.ReasonReady, time.Hour)
-	registry := newRegistry(notVerified(ready), routed(ready, echov1.ReasonNoParentAnswered), routed(ready, "NotAllowedByListeners"), routed(withoutStatus, "Any"), overridden(echo(echov1.ReasonReady, time.Hour)), withoutStatus, echo(echov1.ReasonConflict, time.Minute), echo(echov1.ReasonReady, time.Second))
+	registry := newRegistry(notVerified(ready), routed(ready, echov1.ReasonRouteNotReconciled), routed(ready, "NotAllowedByListeners"), routed(withoutStatus, "Any"), overridden(echo(echov1.ReasonReady, time.Hour)), withoutStatus, echo(echov1.ReasonConflict, time.Minute), echo(echov1.ReasonReady, time.Second))
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "echo_operator_echoes"); err != nil {
 		t.Error(err)
 	}

@@ -19,7 +19,7 @@ import (
 func overduePods() map[string]corev1.Pod {
 	pod := func(change func(*corev1.PodStatus)) corev1.Pod {
 		p := corev1.Pod{ObjectMeta: named("p")}
-		p.Labels = map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: newest, children.AnswerLabel: newAnswer}
+		p.Labels = map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: newest, children.ResponseLabel: newResponse}
 		change(&p.Status)
 		return p
 	}
@@ -174,8 +174,8 @@ func TestRouteThatIsOverdueIsAFailure(t *testing.T) {
 			route  Route
 			routed string
 		}{
-			"nobody answers": {Route{Object: &gatewayv1.HTTPRoute{}}, "Unknown " + echov1.ReasonNoParentAnswered},
-			"being deleted":  {Route{Waiting: "HTTPRoute echo-hello is being deleted"}, "False " + echov1.ReasonProgressDeadlineExceeded},
+			"nobody responds": {Route{Object: &gatewayv1.HTTPRoute{}}, "Unknown " + echov1.ReasonRouteNotReconciled},
+			"being deleted":   {Route{Waiting: "HTTPRoute echo-hello is being deleted"}, "False " + echov1.ReasonProgressDeadlineExceeded},
 		} {
 			echo := withProgressing(newEcho(), metav1.ConditionFalse, echov1.ReasonRolledOut, 3600)
 			echo.Spec.Route = &echov1.Route{ParentRefs: []echov1.ParentRef{{Name: "public"}}, Hostnames: []string{"a.example"}, Paths: []echov1.Path{{Value: "/"}}}

@@ -179,23 +179,23 @@ func fillRoute(echo *echov1.Echo, observed *Observation, filler *randfill.Filler
 	var state int32
 	routed = true
 	for _, ref := range children.ParentRefs(echo.Spec.Route) {
-		answer := gatewayv1.RouteParentStatus{ParentRef: ref, Conditions: []metav1.Condition{
+		response := gatewayv1.RouteParentStatus{ParentRef: ref, Conditions: []metav1.Condition{
 			{Type: accepted, Status: metav1.ConditionTrue, ObservedGeneration: 3}, {Type: resolvedRefs, Status: metav1.ConditionTrue, ObservedGeneration: 3},
 		}}
 		filler.Fill(&state)
 		switch state {
 		case 0, 1, 2:
 		case 3:
-			answer.Conditions[0].Status = metav1.ConditionFalse
-			filler.Fill(&answer.Conditions[0].Reason)
-			filler.Fill(&answer.Conditions[0].Message)
+			response.Conditions[0].Status = metav1.ConditionFalse
+			filler.Fill(&response.Conditions[0].Reason)
+			filler.Fill(&response.Conditions[0].Message)
 		case 4:
-			answer.Conditions[1].ObservedGeneration = 2
+			response.Conditions[1].ObservedGeneration = 2
 		case 5:
-			answer.Conditions = nil
+			response.Conditions = nil
 		}
 		routed = routed && state <= 2
-		object.Status.Parents = append(object.Status.Parents, answer)
+		object.Status.Parents = append(object.Status.Parents, response)
 	}
 	switch filler.Fill(&state); state {
 	case 0:

@@ -48,39 +48,38 @@ func routedCondition(echo *echov1.Echo, observed Observation) metav1.Condition {
 		}
 		return condition(echov1.ConditionRouted, metav1.ConditionUnknown, echov1.ReasonRouteNotCreated, "%s", message)
 	}
-	var rejected, unanswered []string
+	var rejected, pending []string
 	var reason string
 	for _, ref := range children.ParentRefs(echo.Spec.Route) {
-		accepted, rejection := answerOf(ref, route.Object)
+		accepted, rejection := parentStatusOf(ref, route.Object)
 		switch {
 		case rejection != nil:
 			reason = cmp.Or(reason, parentReason(rejection.Reason))
 			rejected = append(rejected, fmt.Sprintf("%s: %s: %s", parentName(ref, echo.Namespace),
 				parentReason(rejection.Reason), Truncate(rejection.Message, maxParentMessage)))
 		case !accepted:
-			unanswered = append(unanswered, parentName(ref, echo.Namespace))
+			pending = append(pending, parentName(ref, echo.Namespace))
 		}
 	}
 	switch {
 	case len(rejected) > 0:
 		return condition(echov1.ConditionRouted, metav1.ConditionFalse, reason, "%s", strings.Join(rejected, "; "))
-	case len(unanswered) > 0:
-		return condition(echov1.ConditionRouted, metav1.ConditionUnknown, echov1.ReasonNoParentAnswered,
-			"No answer for the newest HTTPRoute %s from %s", children.Name(echo), strings.Join(unanswered, ", "))
+	case len(pending) > 0:
+		return condition(echov1.ConditionRouted, metav1.ConditionUnknown, echov1.ReasonRouteNotReconciled,
+			"The newest HTTPRoute %s has no status from %s", children.Name(echo), strings.Join(pending, ", "))
 	default:
 		return condition(echov1.ConditionRouted, metav1.ConditionTrue, echov1.ReasonAccepted, "Every Gateway accepted the route")
 	}
 }
 
-// answerOf returns the answer of a parent for the current generation of the route. Several controllers
-// may answer for one parent. A rejection by any of them counts, and an answer for an earlier
-// generation does not.
-func answerOf(ref gatewayv1.ParentReference, route *gatewayv1.HTTPRoute) (accepted bool, rejection *metav1.Condition) {
+// parentStatusOf returns what a parent reports for the current generation of the route. Several controllers
+// may report for one parent. A rejection by any of them counts, and a status of an earlier generation does not.
+func parentStatusOf(ref gatewayv1.ParentReference, route *gatewayv1.HTTPRoute) (accepted bool, rejection *metav1.Condition) {
 	for _, parent := range route.Status.Parents {
 		if !sameParent(parent.ParentRef, ref, route.Namespace) {
 			continue
 		}
-		answers := 0
+		trueConditions := 0
 		for _, conditionType := range []gatewayv1.RouteConditionType{gatewayv1.RouteConditionAccepted, gatewayv1.RouteConditionResolvedRefs} {
 			c := meta.FindStatusCondition(parent.Conditions, string(conditionType))
 			switch {
@@ -88,10 +87,10 @@ func answerOf(ref gatewayv1.ParentReference, route *gatewayv1.HTTPRoute) (accept
 			case c.Status == metav1.ConditionFalse:
 				return false, c
 			case c.Status == metav1.ConditionTrue:
-				answers++
+				trueConditions++
 			}
 		}
-		accepted = accepted || answers == 2
+		accepted = accepted || trueConditions == 2
 	}
 	return accepted, nil
 }
@@ -147,7 +146,7 @@ func routeFailure(echo *echov1.Echo, observed Observation, routed *metav1.Condit
 	}
 }
 
-// routeRecheck returns the number of seconds until a route without an answer is a failure, or 0.
+// routeRecheck returns the number of seconds until a route without a response is a failure, or 0.
 func routeRecheck(echo *echov1.Echo, observed Observation, status echov1.EchoStatus) int64 {
 	routed := meta.FindStatusCondition(status.Conditions, echov1.ConditionRouted)
 	if routed == nil || routed.Status != metav1.ConditionUnknown {
@@ -156,7 +155,7 @@ func routeRecheck(echo *echov1.Echo, observed Observation, status echov1.EchoSta
 	return routeDeadlineLeft(echo, observed)
 }
 
-// routeDeadlineLeft returns how many seconds are left for a route that does not exist, or that nobody answers.
+// routeDeadlineLeft returns how many seconds are left for a route that does not exist, or that nobody responds.
 func routeDeadlineLeft(echo *echov1.Echo, observed Observation) int64 {
 	return observed.left(unknownSince(echo, echov1.ConditionRouted, observed.Now))
 }

@@ -25,7 +25,7 @@ func withRoute(echo *echov1.Echo) *echov1.Echo {
 	return echo
 }
 
-// routeOf returns the HTTPRoute of generation 3 with the answers of parents.
+// routeOf returns the HTTPRoute of generation 3 with the status of its parents.
 func routeOf(parents ...gatewayv1.RouteParentStatus) *gatewayv1.HTTPRoute {
 	return &gatewayv1.HTTPRoute{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "op-demo", Name: "echo-hello", Generation: 3},
@@ -33,9 +33,9 @@ func routeOf(parents ...gatewayv1.RouteParentStatus) *gatewayv1.HTTPRoute {
 	}
 }
 
-// answer returns the answer of the Echo's parent with that index: True for the current generation,
+// parentStatus returns the status that the controller of the Echo's parent with that index reports: True for the current generation,
 // unless one of the conditions contradicts.
-func answer(index int, conditions ...metav1.Condition) gatewayv1.RouteParentStatus {
+func parentStatus(index int, conditions ...metav1.Condition) gatewayv1.RouteParentStatus {
 	parent := gatewayv1.RouteParentStatus{ParentRef: children.ParentRefs(withRoute(newEcho()).Spec.Route)[index], ControllerName: "example.com/gateway"}
 	for _, conditionType := range []string{accepted, resolvedRefs} {
 		parent.Conditions = append(parent.Conditions, metav1.Condition{Type: conditionType, Status: metav1.ConditionTrue, Reason: conditionType, ObservedGeneration: 3})
@@ -51,7 +51,7 @@ func no(conditionType, reason, message string) metav1.Condition {
 	return metav1.Condition{Type: conditionType, Status: metav1.ConditionFalse, Reason: reason, Message: message, ObservedGeneration: 3}
 }
 
-// withRef returns the answer with another reference to the parent.
+// withRef returns the status with another reference to the parent.
 func withRef(parent gatewayv1.RouteParentStatus, change func(*gatewayv1.ParentReference)) gatewayv1.RouteParentStatus {
 	change(&parent.ParentRef)
 	return parent
@@ -65,7 +65,7 @@ func without(conditionType string, parent gatewayv1.RouteParentStatus) gatewayv1
 const (
 	public    = "Gateway infra/public, listener https, port 8443"
 	internal  = "Gateway op-demo/internal"
-	noAnswer  = "Unknown NoParentAnswered: No answer for the newest HTTPRoute echo-hello from "
+	noStatus  = "Unknown RouteNotReconciled: The newest HTTPRoute echo-hello has no status from "
 	allAccept = "True Accepted: Every Gateway accepted the route"
 )
 
@@ -80,43 +80,43 @@ var routeTests = map[string]struct {
 		"False GatewayAPINotInstalled: The cluster does not serve HTTPRoute in gateway.networking.k8s.io/v1: install the CRDs of the Gateway API",
 		"-GatewayAPINotInstalled +GatewayAPINotInstalled"},
 	"no HTTPRoute": {Route{}, "Unknown RouteNotCreated: HTTPRoute echo-hello does not exist", "-RouteNotCreated -AsExpected"},
-	"no answer":    {Route{Object: routeOf()}, noAnswer + public + ", " + internal, "-NoParentAnswered -AsExpected"},
-	"one answer":   {Route{Object: routeOf(answer(0))}, noAnswer + internal, "-NoParentAnswered -AsExpected"},
-	"all accept":   {Route{Object: routeOf(answer(1), answer(0))}, allAccept, "+Ready -AsExpected"},
-	"references without defaults": {Route{Object: routeOf(answer(0), withRef(answer(1), func(r *gatewayv1.ParentReference) {
+	"no status":    {Route{Object: routeOf()}, noStatus + public + ", " + internal, "-RouteNotReconciled -AsExpected"},
+	"one status":   {Route{Object: routeOf(parentStatus(0))}, noStatus + internal, "-RouteNotReconciled -AsExpected"},
+	"all accept":   {Route{Object: routeOf(parentStatus(1), parentStatus(0))}, allAccept, "+Ready -AsExpected"},
+	"references without defaults": {Route{Object: routeOf(parentStatus(0), withRef(parentStatus(1), func(r *gatewayv1.ParentReference) {
 		r.Group, r.Kind, r.Namespace = nil, nil, new(gatewayv1.Namespace("op-demo"))
 	}))}, allAccept, "+Ready -AsExpected"},
-	"an answer for an earlier generation": {Route{Object: routeOf(answer(0), answer(1, metav1.Condition{
+	"a status for an earlier generation": {Route{Object: routeOf(parentStatus(0), parentStatus(1, metav1.Condition{
 		Type: accepted, Status: metav1.ConditionTrue, Reason: accepted, ObservedGeneration: 2,
-	}))}, noAnswer + internal, "-NoParentAnswered -AsExpected"},
-	"a rejection of an earlier generation": {Route{Object: routeOf(answer(0), answer(1, metav1.Condition{
+	}))}, noStatus + internal, "-RouteNotReconciled -AsExpected"},
+	"a rejection of an earlier generation": {Route{Object: routeOf(parentStatus(0), parentStatus(1, metav1.Condition{
 		Type: accepted, Status: metav1.ConditionFalse, Reason: "NotAllowedByListeners", ObservedGeneration: 2,
-	}))}, noAnswer + internal, "-NoParentAnswered -AsExpected"},
-	"ResolvedRefs is missing": {Route{Object: routeOf(answer(0), without(resolvedRefs, answer(1)))}, noAnswer + internal, "-NoParentAnswered -AsExpected"},
-	"Accepted is missing":     {Route{Object: routeOf(answer(0), without(accepted, answer(1)))}, noAnswer + internal, "-NoParentAnswered -AsExpected"},
-	"Accepted is Unknown": {Route{Object: routeOf(answer(0), answer(1, metav1.Condition{
+	}))}, noStatus + internal, "-RouteNotReconciled -AsExpected"},
+	"ResolvedRefs is missing": {Route{Object: routeOf(parentStatus(0), without(resolvedRefs, parentStatus(1)))}, noStatus + internal, "-RouteNotReconciled -AsExpected"},
+	"Accepted is missing":     {Route{Object: routeOf(parentStatus(0), without(accepted, parentStatus(1)))}, noStatus + internal, "-RouteNotReconciled -AsExpected"},
+	"Accepted is Unknown": {Route{Object: routeOf(parentStatus(0), parentStatus(1, metav1.Condition{
 		Type: accepted, Status: metav1.ConditionUnknown, Reason: "Pending", ObservedGeneration: 3,
-	}))}, noAnswer + internal, "-NoParentAnswered -AsExpected"},
-	"one of two rejects": {Route{Object: routeOf(answer(0, no(accepted, "NotAllowedByListeners", "no listener\nallows it")), answer(1))},
+	}))}, noStatus + internal, "-RouteNotReconciled -AsExpected"},
+	"one of two rejects": {Route{Object: routeOf(parentStatus(0, no(accepted, "NotAllowedByListeners", "no listener\nallows it")), parentStatus(1))},
 		"False NotAllowedByListeners: " + public + ": NotAllowedByListeners: no listener allows it", "-RouteRejected +RouteRejected"},
-	"both reject": {Route{Object: routeOf(answer(1, no(resolvedRefs, "BackendNotFound", "no Service")), answer(0, no(accepted, "NoMatchingParent", "no port")))},
+	"both reject": {Route{Object: routeOf(parentStatus(1, no(resolvedRefs, "BackendNotFound", "no Service")), parentStatus(0, no(accepted, "NoMatchingParent", "no port")))},
 		"False NoMatchingParent: " + public + ": NoMatchingParent: no port; " + internal + ": BackendNotFound: no Service", "-RouteRejected +RouteRejected"},
-	"one rejects, one has not answered": {Route{Object: routeOf(answer(1, no(resolvedRefs, "BackendNotFound", "no Service")))},
+	"one rejects, one has not responded": {Route{Object: routeOf(parentStatus(1, no(resolvedRefs, "BackendNotFound", "no Service")))},
 		"False BackendNotFound: " + internal + ": BackendNotFound: no Service", "-RouteRejected +RouteRejected"},
-	"another controller answered for an earlier generation": {Route{Object: routeOf(answer(0), answer(1, metav1.Condition{
+	"another controller responded for an earlier generation": {Route{Object: routeOf(parentStatus(0), parentStatus(1, metav1.Condition{
 		Type: accepted, Status: metav1.ConditionFalse, Reason: "NotAllowedByListeners", ObservedGeneration: 1,
-	}), answer(1))}, allAccept, "+Ready -AsExpected"},
-	"another controller rejects": {Route{Object: routeOf(answer(0), answer(1), answer(1, no(accepted, "NoMatchingParent", "not mine")))},
+	}), parentStatus(1))}, allAccept, "+Ready -AsExpected"},
+	"another controller rejects": {Route{Object: routeOf(parentStatus(0), parentStatus(1), parentStatus(1, no(accepted, "NoMatchingParent", "not mine")))},
 		"False NoMatchingParent: " + internal + ": NoMatchingParent: not mine", "-RouteRejected +RouteRejected"},
-	"a reason that is not in camel case": {Route{Object: routeOf(answer(0), answer(1, no(accepted, "a:b,c", "m")))},
+	"a reason that is not in camel case": {Route{Object: routeOf(parentStatus(0), parentStatus(1, no(accepted, "a:b,c", "m")))},
 		"False RouteRejected: " + internal + ": RouteRejected: m", "-RouteRejected +RouteRejected"},
-	"a reason that is too long": {Route{Object: routeOf(answer(0), answer(1, no(accepted, strings.Repeat("A", 65), "m")))},
+	"a reason that is too long": {Route{Object: routeOf(parentStatus(0), parentStatus(1, no(accepted, strings.Repeat("A", 65), "m")))},
 		"False RouteRejected: " + internal + ": RouteRejected: m", "-RouteRejected +RouteRejected"},
-	"long messages of both": {Route{Object: routeOf(answer(0, no(accepted, "A", strings.Repeat("x", 32768))), answer(1, no(accepted, "B", "y")))},
+	"long messages of both": {Route{Object: routeOf(parentStatus(0, no(accepted, "A", strings.Repeat("x", 32768))), parentStatus(1, no(accepted, "B", "y")))},
 		"False A: " + public + ": A: " + strings.Repeat("x", 399) + "…; " + internal + ": B: y", "-RouteRejected +RouteRejected"},
 }
 
-func TestRoutedMirrorsTheAnswersOfTheParents(t *testing.T) {
+func TestRoutedMirrorsTheStatusOfTheParents(t *testing.T) {
 	for name, test := range routeTests {
 		t.Run(name, func(t *testing.T) {
 			expectRouted(t, Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}, Route: &test.observed}, test.want, test.others)
@@ -137,8 +137,8 @@ func expectRouted(t *testing.T, observed Observation, want, others string) {
 	}
 }
 
-// An answer for another Gateway, listener or port is not an answer for the parent.
-func TestRoutedNeedsAnAnswerForEachParent(t *testing.T) {
+// A status for another Gateway, listener or port is not a status for the parent.
+func TestRoutedNeedsAStatusForEachParent(t *testing.T) {
 	for name, change := range map[string]func(*gatewayv1.ParentReference){
 		"group":     func(r *gatewayv1.ParentReference) { r.Group = new(gatewayv1.Group("")) },
 		"kind":      func(r *gatewayv1.ParentReference) { r.Kind = new(gatewayv1.Kind("Service")) },
@@ -148,21 +148,21 @@ func TestRoutedNeedsAnAnswerForEachParent(t *testing.T) {
 		"port":      func(r *gatewayv1.ParentReference) { r.Port = new(int32(443)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			route := &Route{Object: routeOf(withRef(answer(0), change), answer(1))}
-			expectRouted(t, Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}, Route: route}, noAnswer+public, "-NoParentAnswered -AsExpected")
+			route := &Route{Object: routeOf(withRef(parentStatus(0), change), parentStatus(1))}
+			expectRouted(t, Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}, Route: route}, noStatus+public, "-RouteNotReconciled -AsExpected")
 		})
 	}
 }
 
 func TestRoutedReportsTheFailureOfTheHTTPRoute(t *testing.T) {
 	conflict := Failure{Reason: echov1.ReasonConflict, Message: "HTTPRoute echo-hello exists"}
-	route := &Route{Object: routeOf(answer(0), answer(1)), Failure: &conflict}
+	route := &Route{Object: routeOf(parentStatus(0), parentStatus(1)), Failure: &conflict}
 	expectRouted(t, Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}, Rejected: []Failure{conflict}, Route: route},
 		"False Conflict: HTTPRoute echo-hello exists", "-Conflict +Conflict")
 }
 
 func TestARolloutAndFailuresOfPodsTakePrecedenceOverTheRoute(t *testing.T) {
-	route := &Route{Object: routeOf(answer(0, no(accepted, "NoMatchingParent", "no port")), answer(1))}
+	route := &Route{Object: routeOf(parentStatus(0, no(accepted, "NoMatchingParent", "no port")), parentStatus(1))}
 	routed := "False NoMatchingParent: " + public + ": NoMatchingParent: no port"
 	expectRouted(t, Observation{Deployment: deployment(3, 2, 3, 3), Service: &corev1.Service{}, Route: route}, routed, "-RollingOut -AsExpected")
 	expectRouted(t, Observation{Deployment: deployment(1, 1, 1, 1, replicaFailure), Service: &corev1.Service{}, Route: route}, routed, "-PodsRejected +PodsRejected")

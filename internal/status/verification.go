@@ -37,8 +37,8 @@ type Verification struct {
 
 // verifier has the numbers of a Deployment or a DaemonSet.
 type verifier struct {
-	// answer is the value of children.AnswerLabel of its pods.
-	answer                  string
+	// response is the value of children.ResponseLabel of its pods.
+	response                string
 	current                 bool
 	desired, updated, ready int32
 	// missing is how many nodes of a DaemonSet have no pod of the newest template.
@@ -58,7 +58,7 @@ func (v Verification) verifier() verifier {
 	switch deployment, set := v.Deployment, v.DaemonSet; {
 	case set != nil:
 		return verifier{
-			answer: set.Spec.Template.Labels[children.AnswerLabel], current: set.Status.ObservedGeneration >= set.Generation,
+			response: set.Spec.Template.Labels[children.ResponseLabel], current: set.Status.ObservedGeneration >= set.Generation,
 			desired: set.Status.DesiredNumberScheduled, updated: set.Status.UpdatedNumberScheduled, ready: set.Status.NumberReady,
 			missing: set.Status.DesiredNumberScheduled - set.Status.UpdatedNumberScheduled,
 		}
@@ -68,7 +68,7 @@ func (v Verification) verifier() verifier {
 			updated = 0 // A pod of an earlier template is ready, or stops.
 		}
 		return verifier{
-			answer: deployment.Spec.Template.Labels[children.AnswerLabel], current: isCurrent(deployment),
+			response: deployment.Spec.Template.Labels[children.ResponseLabel], current: isCurrent(deployment),
 			desired: 1, updated: updated, ready: deployment.Status.ReadyReplicas, rejection: podsRejected(deployment),
 			replicaSet: rejectedReplicaSet(deployment),
 		}
@@ -118,7 +118,7 @@ func verifiedCondition(echo *echov1.Echo, observed Observation) metav1.Condition
 	}
 	state := verification.verifier()
 	if state.isVerified() {
-		return condition(echov1.ConditionVerified, metav1.ConditionTrue, echov1.ReasonVerified, "Every verifier receives the declared answer")
+		return condition(echov1.ConditionVerified, metav1.ConditionTrue, echov1.ReasonVerified, "Every verifier receives the declared response")
 	}
 	layers, others, _ := failingContainers(echo, observed)
 	if len(layers) > 0 {
@@ -177,7 +177,7 @@ func overdueVerifier(echo *echov1.Echo, observed Observation, state verifier) *F
 		return &Failure{Message: fmt.Sprintf("The controller of the verifier %s has not observed its newest spec", children.VerifierName(echo))}
 	}
 	isNewest := func(pod *corev1.Pod) bool {
-		return pod.Labels[children.AnswerLabel] == state.answer && !decides(echo, observed, pod)
+		return pod.Labels[children.ResponseLabel] == state.response && !decides(echo, observed, pod)
 	}
 	text := causeOfPods(observed.Verification.Pods, isNewest)
 	if i := slices.IndexFunc(observed.Verification.Pods, func(pod corev1.Pod) bool { return pod.DeletionTimestamp != nil }); text == "" && i >= 0 {
@@ -216,16 +216,16 @@ func missingDeadline(echo *echov1.Echo, observed Observation, state verifier) in
 	return verifyingSince(echo, observed) + missingSeconds(state.desired)
 }
 
-// verifierPods returns the pods that verify the newest answer, by name.
+// verifierPods returns the pods that verify the newest response, by name.
 func verifierPods(observed Observation) []corev1.Pod {
-	answer := observed.Verification.verifier().answer
+	response := observed.Verification.verifier().response
 	return selected(observed.Verification.Pods, func(pod *corev1.Pod) bool {
-		return answer != "" && pod.Labels[children.AnswerLabel] == answer && !isFinished(pod)
+		return response != "" && pod.Labels[children.ResponseLabel] == response && !isFinished(pod)
 	})
 }
 
 // FailingContainers returns the names of the started containers of a verifier's pod that are not
-// ready: those of the layers on which the answer is not verified, and those that others added, for
+// ready: those of the layers on which the response is not verified, and those that others added, for
 // example a service mesh.
 func FailingContainers(pod *corev1.Pod) (names []string) {
 	if isFinished(pod) {
@@ -269,7 +269,7 @@ func failingContainers(echo *echov1.Echo, observed Observation) (layers, others 
 }
 
 // resultTime returns the time, in seconds, from which the result of a container counts. A container
-// is not ready for a moment after it has started, and while it remembers the answers of an earlier
+// is not ready for a moment after it has started, and while it remembers the responses of an earlier
 // spec that it received during a rollout.
 func resultTime(echo *echov1.Echo, deployment *appsv1.Deployment, container corev1.ContainerStatus) int64 {
 	var started int64

@@ -21,7 +21,7 @@ func withVerify(echo *echov1.Echo) *echov1.Echo {
 }
 
 const (
-	newAnswer          = "0123456789abcdef"
+	newResponse        = "0123456789abcdef"
 	decision     int64 = 47
 	afterRollout int64 = 145
 )
@@ -29,7 +29,7 @@ const (
 // verifierDeployment returns the verifier with the numbers of its pods. Its status describes its newest spec.
 func verifierDeployment(total, updated, ready int32) *appsv1.Deployment {
 	d := deployment(total, updated, ready, ready)
-	d.Spec.Template.Labels = map[string]string{children.AnswerLabel: newAnswer}
+	d.Spec.Template.Labels = map[string]string{children.ResponseLabel: newResponse}
 	return d
 }
 
@@ -40,7 +40,7 @@ func verifierSet(desired, updated, ready int32) *appsv1.DaemonSet {
 			ObservedGeneration: 3, DesiredNumberScheduled: desired, UpdatedNumberScheduled: updated, NumberReady: ready,
 		},
 	}
-	set.Spec.Template.Labels = map[string]string{children.AnswerLabel: newAnswer}
+	set.Spec.Template.Labels = map[string]string{children.ResponseLabel: newResponse}
 	return set
 }
 
@@ -48,7 +48,7 @@ func verifierSet(desired, updated, ready int32) *appsv1.DaemonSet {
 // not ready. The container dns is ready.
 func verifierPod(node string, age int64, failing ...string) corev1.Pod {
 	pod := corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "verify-" + node, Labels: map[string]string{children.AnswerLabel: newAnswer}},
+		ObjectMeta: metav1.ObjectMeta{Name: "verify-" + node, Labels: map[string]string{children.ResponseLabel: newResponse}},
 		Spec:       corev1.PodSpec{NodeName: node},
 	}
 	add := func(name string, ready bool) {
@@ -69,7 +69,7 @@ func changed(pod corev1.Pod, change func(*corev1.Pod)) corev1.Pod {
 	return pod
 }
 
-func earlierAnswer(pod *corev1.Pod) { pod.Labels[children.AnswerLabel] = "fedcba9876543210" }
+func earlierResponse(pod *corev1.Pod) { pod.Labels[children.ResponseLabel] = "fedcba9876543210" }
 func notStarted(pod *corev1.Pod) {
 	for i := range pod.Status.ContainerStatuses {
 		pod.Status.ContainerStatuses[i].Started = new(false)
@@ -110,15 +110,15 @@ var verificationTests = map[string]struct {
 		"Unknown Verifying", "", 1},
 	"started long enough ago": {Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", decision, "service"))},
 		"False VerificationFailed", "", 0},
-	"a pod that expects an earlier answer fails": {Verification{Deployment: verifierDeployment(1, 0, 0), Pods: pods(changed(verifierPod("a", 900, "service"), earlierAnswer))},
+	"a pod that expects an earlier response fails": {Verification{Deployment: verifierDeployment(1, 0, 0), Pods: pods(changed(verifierPod("a", 900, "service"), earlierResponse))},
 		"Unknown Verifying", "", 0},
 	"a pod that stops fails": {Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(changed(verifierPod("a", 900, "service"), func(p *corev1.Pod) { p.DeletionTimestamp = &now }))},
 		"Unknown Verifying", "", 0},
 	"an evicted pod fails": {Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(changed(verifierPod("a", 900, "service"), func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }))},
 		"Unknown Verifying", "", 0},
-	"the image is missing": {Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(changed(waiting("p", "ImagePullBackOff", "not found"), func(p *corev1.Pod) { p.Labels[children.AnswerLabel] = newAnswer }))},
+	"the image is missing": {Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(changed(waiting("p", "ImagePullBackOff", "not found"), func(p *corev1.Pod) { p.Labels[children.ResponseLabel] = newResponse }))},
 		"Unknown VerifierNotRunning", "not found", 0},
-	"no node has room": {Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(changed(*unschedulable.DeepCopy(), func(p *corev1.Pod) { p.Labels[children.AnswerLabel] = newAnswer }))},
+	"no node has room": {Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(changed(*unschedulable.DeepCopy(), func(p *corev1.Pod) { p.Labels[children.ResponseLabel] = newResponse }))},
 		"Unknown VerifierNotRunning", "Pod p: 0/1 nodes", 0},
 	"a container of a service mesh is not ready": {Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", 900, "mesh"))},
 		"Unknown VerifierNotRunning", "not ready: mesh fails on node a", 0},
@@ -142,7 +142,7 @@ var verificationTests = map[string]struct {
 		verifierPod("d", 900, "dns"), verifierPod("e", 900, "dns"), verifierPod("f", 900, "dns"), verifierPod("g", 900, "dns"))},
 		"False VerificationFailed", "dns fails on 7 of 40 nodes: a, b, c, d, e and 2 more", 0},
 	"a failure counts although another node has no room": {Verification{DaemonSet: verifierSet(2, 2, 0), Pods: pods(verifierPod("a", 900, "service"),
-		changed(*unschedulable.DeepCopy(), func(p *corev1.Pod) { p.Labels[children.AnswerLabel] = newAnswer }))},
+		changed(*unschedulable.DeepCopy(), func(p *corev1.Pod) { p.Labels[children.ResponseLabel] = newResponse }))},
 		"False VerificationFailed", "service fails on 1 of 2 nodes: a", 0},
 }
 

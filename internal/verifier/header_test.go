@@ -132,9 +132,9 @@ func TestLogHasNoValueOfAHeader(t *testing.T) {
 		t.Errorf("log = %s, want the result wrong_header and no value of a header", text)
 	}
 	if got := testutil.ToFloat64(runner.requests.WithLabelValues(string(WrongHeader))); got != 1 {
-		t.Errorf("echo_verify_requests_total{result=%q} = %v, want 1", WrongHeader, got)
+		t.Errorf("echo_verify_rounds_total{result=%q} = %v, want 1", WrongHeader, got)
 	}
-	if got := testutil.CollectAndCount(runner.registry, "echo_verify_requests_total"); got != len(Results) {
-		t.Errorf("echo_verify_requests_total has %d series, want one for each of the %d results", got, len(Results))
+	if got := testutil.CollectAndCount(runner.registry, "echo_verify_rounds_total"); got != len(Results) {
+		t.Errorf("echo_verify_rounds_total has %d series, want one for each of the %d results", got, len(Results))
 	}
 }

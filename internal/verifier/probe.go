@@ -1,6 +1,6 @@
-// Package verifier requests the answer of an Echo as a client does, and compares it with the
+// Package verifier requests the response of an Echo as a client does, and compares it with the
 // declared one. The server may be hostile: a round has one deadline, reads no more bytes than the
-// answer should have, and no byte of an answer is kept or logged.
+// response should have, and no byte of a response is kept or logged.
 package verifier
 
 import (
@@ -25,9 +25,9 @@ type Layer string
 const (
 	// DNS: the name of the Service resolves to its cluster IPs.
 	DNS Layer = "dns"
-	// Service: each cluster IP gives the right answer.
+	// Service: each cluster IP gives the right response.
 	Service Layer = "service"
-	// Route: the external URL gives the right answer.
+	// Route: the external URL gives the right response.
 	Route Layer = "route"
 )
 
@@ -57,10 +57,10 @@ var Results = []Result{OK, WrongStatus, WrongHeader, WrongBody, WrongAddress, Re
 // IsWrong reports whether a server sent another response than the declared one.
 func (r Result) IsWrong() bool { return r == WrongStatus || r == WrongHeader || r == WrongBody }
 
-// Target is what a round requests, and the answer that it expects.
+// Target is what a round requests, and the response that it expects.
 type Target struct {
 	Layer Layer
-	// URL is the address of the answer. The layer dns resolves its host.
+	// URL is the address of the response. The layer dns resolves its host.
 	URL *url.URL
 	// Addresses are the cluster IPs of the Service, for the layers dns and service.
 	Addresses []netip.Addr
@@ -183,7 +183,7 @@ func (t *Target) compare(response *http.Response) Result {
 	return OK
 }
 
-// failure returns the result for an error. The text of an error may contain bytes of the answer, so
+// failure returns the result for an error. The text of an error may contain bytes of the response, so
 // it is not used.
 func failure(err error) Result {
 	var (

@@ -40,7 +40,7 @@ var hostile = []struct {
 	want   Result
 	handle http.HandlerFunc
 }{
-	{"the right answer", OK, write(message)},
+	{"the right response", OK, write(message)},
 	{"a body of the right length with wrong bytes", WrongBody, write("hallo\n")},
 	{"a body that is too short", WrongBody, write("hell")},
 	{"a body with one byte more", WrongBody, write(message + "!")},
@@ -49,7 +49,7 @@ var hostile = []struct {
 		w.WriteHeader(http.StatusTeapot)
 		write(message)(w, r)
 	}},
-	{"a redirect to the right answer", WrongStatus, func(w http.ResponseWriter, r *http.Request) {
+	{"a redirect to the right response", WrongStatus, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/other" {
 			write(message)(w, r)
 			return
@@ -63,7 +63,7 @@ var hostile = []struct {
 			}
 		}
 	}},
-	{"the right answer, compressed", WrongBody, func(w http.ResponseWriter, _ *http.Request) {
+	{"the right response, compressed", WrongBody, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Encoding", "gzip")
 		_, _ = w.Write(gzipped([]byte(message)))
 	}},

@@ -33,11 +33,11 @@ type Runner struct {
 func NewRunner(target *Target, period time.Duration, threshold int, log *slog.Logger) *Runner {
 	layer := []string{"layer"}
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "echo_verify_requests_total",
+		Name: "echo_verify_rounds_total",
 		Help: "Number of verification rounds, by layer and result.",
 	}, []string{"layer", "result"})
 	duration := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name:    "echo_verify_duration_seconds",
+		Name:    "echo_verify_round_duration_seconds",
 		Help:    "Time that a verification round takes, by layer.",
 		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 	}, layer)
@@ -92,9 +92,9 @@ func (r *Runner) round(ctx context.Context) {
 	log := r.log.With("layer", r.target.Layer, "result", result, "duration", took.Round(time.Microsecond).String())
 	switch {
 	case changed && r.state.Verified():
-		log.Info("verified the answer")
+		log.Info("verified the response")
 	case changed:
-		log.Warn("could not verify the answer", "url", r.target.URL.Redacted())
+		log.Warn("could not verify the response", "url", r.target.URL.Redacted())
 	case result != OK:
 		log.Warn("a verification round failed")
 	}
@@ -104,16 +104,16 @@ func (r *Runner) round(ctx context.Context) {
 func (r *Runner) Metrics() prometheus.Gatherer { return r.registry }
 
 // Handler serves the probes /startz, which succeeds as soon as the state is known, and /readyz,
-// which succeeds if the answer is verified, and /metrics.
+// which succeeds if the response is verified, and /metrics.
 func (r *Runner) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /startz", answer(&r.known))
-	mux.HandleFunc("GET /readyz", answer(&r.verified))
+	mux.HandleFunc("GET /startz", response(&r.known))
+	mux.HandleFunc("GET /readyz", response(&r.verified))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(r.registry, promhttp.HandlerOpts{}))
 	return mux
 }
 
-func answer(value *atomic.Bool) http.HandlerFunc {
+func response(value *atomic.Bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		if !value.Load() {
 			w.WriteHeader(http.StatusServiceUnavailable)

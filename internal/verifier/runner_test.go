@@ -17,7 +17,7 @@ import (
 
 func TestRunner(t *testing.T) {
 	var wrong atomic.Bool
-	const secret = "bytes of the answer"
+	const secret = "bytes of the response"
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if wrong.Load() {
 			w.Header().Set("X-Secret", secret)
@@ -59,16 +59,16 @@ func TestRunner(t *testing.T) {
 	cancel()
 	running.Wait()
 
-	for _, text := range []string{`"msg":"verified the answer"`, `"msg":"could not verify the answer"`, `"layer":"service"`, `"result":"wrong_body"`} {
+	for _, text := range []string{`"msg":"verified the response"`, `"msg":"could not verify the response"`, `"layer":"service"`, `"result":"wrong_body"`} {
 		if !strings.Contains(log.String(), text) {
 			t.Errorf("the log has no %s:\n%s", text, log.String())
 		}
 	}
 	if strings.Contains(log.String(), secret) {
-		t.Errorf("the log has bytes of an answer:\n%s", log.String())
+		t.Errorf("the log has bytes of a response:\n%s", log.String())
 	}
 	if got := testutil.ToFloat64(runner.requests.WithLabelValues(string(OK))); got < 2 {
-		t.Errorf("echo_verify_requests_total{result=%q} = %v, want 2 at least", OK, got)
+		t.Errorf("echo_verify_rounds_total{result=%q} = %v, want 2 at least", OK, got)
 	}
 	if age := float64(time.Now().Unix()) - testutil.ToFloat64(runner.lastSuccess); age > 60 {
 		t.Errorf("echo_verify_last_success_timestamp_seconds is %v seconds ago, want now", age)
@@ -95,12 +95,12 @@ func TestRunnerDoesNotCountAnInterruptedRound(t *testing.T) {
 		cancel()
 	}()
 	runner.Run(ctx)
-	if got := testutil.CollectAndCount(runner.registry, "echo_verify_requests_total"); got != len(Results) {
+	if got := testutil.CollectAndCount(runner.registry, "echo_verify_rounds_total"); got != len(Results) {
 		t.Errorf("series = %d, want %d", got, len(Results))
 	}
 	for _, result := range Results {
 		if got := testutil.ToFloat64(runner.requests.WithLabelValues(string(result))); got != 0 {
-			t.Errorf("echo_verify_requests_total{result=%q} = %v, want 0", result, got)
+			t.Errorf("echo_verify_rounds_total{result=%q} = %v, want 0", result, got)
 		}
 	}
 }

@@ -1,17 +1,17 @@
 package verifier
 
 const (
-	// window is the number of rounds in which two wrong answers count. A server that should not
-	// receive requests answers only some of them, so its answers need not be consecutive.
+	// window is the number of rounds in which two wrong responses count. A server that should not
+	// receive requests responses only some of them, so its responses need not be consecutive.
 	window = 10
-	// maxWrong is the number of wrong answers within the window that fails the verification.
+	// maxWrong is the number of wrong responses within the window that fails the verification.
 	maxWrong = 2
 )
 
-// State decides from the results of the rounds whether the answer is verified. One failed round
-// may be a coincidence: a verified answer fails after threshold consecutive failed rounds, or after
-// two wrong answers within ten rounds. A failed one is verified again after one good round, once
-// fewer than two of the last ten rounds had a wrong answer. The zero State is not known.
+// State decides from the results of the rounds whether the response is verified. One failed round
+// may be a coincidence: a verified response fails after threshold consecutive failed rounds, or after
+// two wrong responses within ten rounds. A failed one is verified again after one good round, once
+// fewer than two of the last ten rounds had a wrong response. The zero State is not known.
 type State struct {
 	// Threshold is the number of consecutive failed rounds that fails the verification.
 	Threshold int
@@ -51,5 +51,5 @@ func (s *State) Add(r Result) (changed bool) {
 // Known reports whether the rounds suffice for a decision.
 func (s *State) Known() bool { return s.known }
 
-// Verified reports whether the answer is verified.
+// Verified reports whether the response is verified.
 func (s *State) Verified() bool { return s.verified }

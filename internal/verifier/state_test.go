@@ -11,13 +11,13 @@ func TestState(t *testing.T) {
 		{"failed rounds fail at the threshold", "ttt", "??-"},
 		{"a good round ends a failure", "tttto", "??--+"},
 		{"failed rounds that are not consecutive do not fail", "ottottotto", "++++++++++"},
-		{"one wrong answer is a failed round", "owo", "+++"},
-		{"two wrong answers fail", "ww", "?-"},
+		{"one wrong response is a failed round", "owo", "+++"},
+		{"two wrong responses fail", "ww", "?-"},
 		{"a wrong header and a wrong body fail", "hw", "?-"},
-		{"two wrong answers within ten rounds fail", "owoooooooow", "++++++++++-"},
-		{"two wrong answers in eleven rounds do not", "owooooooooow", "++++++++++++"},
-		{"wrong answers of some connections stay failed", "owowooowoo", "+++-------"},
-		{"wrong answers expire", "owwooooooooo", "++---------+"},
+		{"two wrong responses within ten rounds fail", "owoooooooow", "++++++++++-"},
+		{"two wrong responses in eleven rounds do not", "owooooooooow", "++++++++++++"},
+		{"wrong responses of some connections stay failed", "owowooowoo", "+++-------"},
+		{"wrong responses expire", "owwooooooooo", "++---------+"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			v, got := State{Threshold: 3}, ""

@@ -31,7 +31,7 @@ func echoes() {
 			g.Expect(deployment.Spec.Template.Spec.Containers[0].Image).To(MatchRegexp("echo-operator-http-echo[:@]"))
 		}).Should(Succeed())
 		WaitSettled(namespace)
-		ExpectAnswer(namespace, "hello", "80", Equal("hello\n"))
+		ExpectBody(namespace, "hello", "80", Equal("hello\n"))
 
 		Kubectl("-n", namespace, "delete", "echo", "hello")
 		Kubectl("-n", namespace, "wait", "--for=delete", "--timeout=1m",
@@ -39,7 +39,7 @@ func echoes() {
 		Eventually(Pods).WithArguments(namespace, "kkloud.io/echo").Should(BeEmpty())
 	})
 
-	It("answers byte for byte, with quotes, line breaks, emoji, variables, and 16,384 characters", func() {
+	It("responds byte for byte, with quotes, line breaks, emoji, variables, and 16,384 characters", func() {
 		const namespace = "messages-e2e"
 		NewNamespace(namespace)
 		messages := []string{
@@ -51,9 +51,9 @@ func echoes() {
 		CreateEcho(namespace, "privileged-port", echov1.EchoSpec{Message: "low", TargetPort: 80, Port: 8080})
 		WaitSettled(namespace)
 		for i, message := range messages {
-			ExpectAnswer(namespace, fmt.Sprint("m", i), "80", Equal(message+"\n"))
+			ExpectBody(namespace, fmt.Sprint("m", i), "80", Equal(message+"\n"))
 		}
-		ExpectAnswer(namespace, "privileged-port", "8080", Equal("low\n"))
+		ExpectBody(namespace, "privileged-port", "8080", Equal("low\n"))
 	})
 
 	It("serves a page whose markup a browser shows as text", slow, func() {
@@ -81,12 +81,12 @@ func failures() {
 		}
 		PatchEcho(namespace, name, `{"image":null,"command":null}`)
 		WaitSettled(namespace)
-		ExpectAnswer(namespace, name, "80", Equal("m\n"))
+		ExpectBody(namespace, name, "80", Equal("m\n"))
 	},
 		Entry("given a container that exits", "crashing", echov1.EchoSpec{
 			Image: "docker.io/library/busybox:1.37", Command: []string{"sh", "-c", "echo the cat ate the disk >&2; exit 3"},
 			Pod: &echov1.PodSettings{RunAsUser: 65532},
 		}, "True CrashLooping: ", "exited with code 3: the cat ate the disk"),
-		Entry("given a container that does not answer its probes", "deaf", echov1.EchoSpec{Image: "registry.k8s.io/pause:3.10.1"}, "True CrashLooping: "),
+		Entry("given a container that does not respond to its probes", "deaf", echov1.EchoSpec{Image: "registry.k8s.io/pause:3.10.1"}, "True CrashLooping: "),
 	)
 }

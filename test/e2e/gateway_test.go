@@ -55,7 +55,7 @@ func gateways() {
 		NewNamespace(namespace)
 	})
 
-	It("reports whether the API is installed, while the Service answers, and follows its installation and removal without a restart", func() {
+	It("reports whether the API is installed, while the Service responds, and follows its installation and removal without a restart", func() {
 		const notInstalled = "False GatewayAPINotInstalled: "
 		pods, err := Pods(operatorNamespace, operatorPods)
 		Expect(err).NotTo(HaveOccurred())
@@ -67,7 +67,7 @@ func gateways() {
 			Expect(log).NotTo(ContainSubstring(`"level":"error"`), "log of the operator")
 			Eventually(condition("states", "Ready")).Should(HavePrefix(notInstalled))
 			Eventually(condition("states", "Available")).Should(HavePrefix("True "))
-			ExpectAnswer(namespace, "states", "80", Equal("states\n"))
+			ExpectBody(namespace, "states", "80", Equal("states\n"))
 		}
 
 		expectRoute := func() {
@@ -92,7 +92,7 @@ func gateways() {
 		Expect(after[0].Status.ContainerStatuses[0].RestartCount).To(Equal(restarts), "restarts of the operator")
 	})
 
-	DescribeTable("reports the answer of its controller",
+	DescribeTable("reports the response of its controller",
 		func(echo string, spec echov1.EchoSpec, routedCondition string) {
 			CreateEcho(namespace, echo, spec)
 			Eventually(condition(echo, "Available")).Should(HavePrefix("True "))
@@ -128,7 +128,7 @@ func gateways() {
 		expectThroughGateway("http://www.example.com/", http.StatusNotFound, Not(BeEmpty()))
 	})
 
-	It("moves the answer with the hostname, and ends it with the Echo", func() {
+	It("moves the response with the hostname, and ends it with the Echo", func() {
 		CreateEcho(namespace, "moving", routed("moving", "before.example.com", anyListener))
 		WaitReady(namespace, "moving")
 		expectThroughGateway("http://before.example.com/", http.StatusOK, Equal("moving\n"))
@@ -158,7 +158,7 @@ func gateways() {
 		requests := workload.RequestsOf(namespace, "prober")
 		AddReportEntry("requests", requests)
 		Expect(requests.Failed+requests.KeptFailed).To(BeZero(), "failed requests:\n%s", strings.Join(requests.Failures, "\n"))
-		Expect(slices.Collect(maps.Keys(requests.Answers))).To(ConsistOf("first", "second"), "responses")
+		Expect(slices.Collect(maps.Keys(requests.Responses))).To(ConsistOf("first", "second"), "responses")
 		Kubectl("delete", "namespace", namespace) // Its route would match the requests of other specs.
 	}, Entry("of one pod", int32(1)), Entry("of three pods", int32(3)))
 
@@ -173,7 +173,7 @@ func gateways() {
 		for _, port := range []int{8080, 81, 9090, 80} {
 			PatchEcho(namespace, "moved", fmt.Sprintf(`{"port":%d}`, port))
 			WaitSettled(namespace)
-			ExpectAnswer(namespace, "moved", fmt.Sprint(port), Equal("moved\n"))
+			ExpectBody(namespace, "moved", fmt.Sprint(port), Equal("moved\n"))
 		}
 		requests := workload.RequestsOf(namespace, "prober")
 		AddReportEntry("requests", requests)

@@ -46,7 +46,7 @@ func nodes() {
 		Expect(pod.Spec.PriorityClassName).To(Equal("system-cluster-critical"))
 		Expect(pod.Labels).To(HaveKeyWithValue("team", "platform"))
 		Expect(pod.Annotations).To(HaveKeyWithValue("example.com/contact", "platform@example.com"))
-		ExpectAnswer(namespace, "infra-canary", "80", Equal("ok\n"))
+		ExpectBody(namespace, "infra-canary", "80", Equal("ok\n"))
 
 		PatchEcho(namespace, "infra-canary", `{"pod":null}`)
 		Eventually(degraded).Should(SatisfyAll(HavePrefix("True Unschedulable: "), ContainSubstring("untolerated taint")))

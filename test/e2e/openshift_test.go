@@ -59,8 +59,8 @@ func openShift() {
 			Args: []string{`mkdir /tmp/www; echo "$ECHO_TEXT" >/tmp/www/index.html; exec httpd -f -p "$ECHO_PORT" -h /tmp/www`},
 		})
 		WaitSettled(namespace)
-		ExpectAnswer(namespace, "default", "80", Equal("default\n"))
-		ExpectAnswer(namespace, "own", "80", Equal("own\n"))
+		ExpectBody(namespace, "default", "80", Equal("default\n"))
+		ExpectBody(namespace, "own", "80", Equal("own\n"))
 		pods, err := Pods(namespace, "kkloud.io/echo")
 		Expect(err).NotTo(HaveOccurred())
 		for _, pod := range pods {

@@ -38,7 +38,7 @@ func security() {
 		}
 	})
 
-	It("answers 401 without a token, 403 without permission, and 200 with permission", func() {
+	It("responds with 401 without a token, 403 without permission, and 200 with permission", func() {
 		const namespace = "metrics-e2e"
 		NewNamespace(namespace)
 		Kubectl("-n", namespace, "create", "serviceaccount", "stranger")
@@ -57,7 +57,7 @@ func security() {
 	})
 }
 
-// statusOf returns the status of an answer over TLS. The operator's certificate is self-signed.
+// statusOf returns the status of a response over TLS. The operator's certificate is self-signed.
 func statusOf(url, token string) int {
 	GinkgoHelper()
 	request, err := http.NewRequest(http.MethodGet, url, nil)
@@ -209,7 +209,7 @@ func removal() {
 		Kubectl("-n", operatorNamespace, "delete", "csv", csv)
 		Eventually(Pods).WithArguments(operatorNamespace, operatorPods).Should(BeEmpty())
 		Expect(Kubectl("-n", operatorNamespace, "get", "deployments", "-o", "name")).To(BeEmpty())
-		ExpectAnswer(namespace, "hello", "80", Equal("hello\n"))
+		ExpectBody(namespace, "hello", "80", Equal("hello\n"))
 		Get(namespace, "hello", &echov1.Echo{})
 
 		By("removing the remaining objects and the CRD")

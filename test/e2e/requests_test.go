@@ -26,9 +26,9 @@ import (
 // guarantees that it checks.
 func requests() {
 	const namespace = "requests-e2e"
-	answer := "first" // The present answer of the Echoes.
+	response := "first" // The present response of the Echoes.
 	specs := map[string]echov1.EchoSpec{
-		"own": workload.OwnServer(answer, 1), "single": {Message: answer, Replicas: 1}, "two": {Message: answer, Replicas: 2},
+		"own": workload.OwnServer(response, 1), "single": {Message: response, Replicas: 1}, "two": {Message: response, Replicas: 2},
 	}
 	echoes := slices.Sorted(maps.Keys(specs))
 	var table []string
@@ -91,7 +91,7 @@ func requests() {
 			strings.Join(table, "\n"))
 	})
 
-	DescribeTable("answers every request with the old or the new answer during", func(change func(), next string) {
+	DescribeTable("responses every request with the old or the new response during", func(change func(), next string) {
 		before := map[string]workload.Requests{}
 		for _, echo := range echoes {
 			before[echo] = workload.RequestsOf(namespace, echo)
@@ -105,13 +105,13 @@ func requests() {
 				echo, requests.Sent, requests.Failed, requests.KeptSent, requests.KeptFailed))
 			kept := requests.KeptFailed
 			if echo == "own" {
-				kept = 0 // The example server of the user's own cuts kept connections when it stops.
+				kept = 0 // The example of a custom server cuts kept connections when it stops.
 			}
 			Expect(requests.Failed+kept).To(BeZero(), "failed requests to Echo %s:\n%s", echo, strings.Join(requests.Failures, "\n"))
-			Expect(slices.Collect(maps.Keys(requests.Answers))).To(SatisfyAll(ContainElement(next), HaveEach(BeElementOf(answer, next))),
-				"answers of Echo %s", echo)
+			Expect(slices.Collect(maps.Keys(requests.Responses))).To(SatisfyAll(ContainElement(next), HaveEach(BeElementOf(response, next))),
+				"responses of Echo %s", echo)
 		}
-		answer = next
+		response = next
 	},
 		Entry("an edit of message", edit(`{"message":"second"}`), "second"),
 		Entry("an edit of targetPort", edit(`{"targetPort":8080}`), "second"),
@@ -151,5 +151,5 @@ func expectOnly(namespace, echo, prober, response string) {
 	time.Sleep(2 * time.Second)
 	requests := workload.RequestsOf(namespace, prober).Since(before)
 	Expect(requests.Failed).To(BeZero(), "failed requests to Echo %s:\n%s", echo, strings.Join(requests.Failures, "\n"))
-	Expect(requests.Answers).To(And(HaveLen(1), HaveKey(response)), "responses of Echo %s after it was ready", echo)
+	Expect(requests.Responses).To(And(HaveLen(1), HaveKey(response)), "responses of Echo %s after it was ready", echo)
 }

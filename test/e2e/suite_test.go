@@ -4,7 +4,7 @@
 // a cluster with real pods. Use a disposable cluster: the suite uninstalls the operator and
 // deletes the CRD at the end.
 //
-// Specs without a label are the core. The others have the label gateway, verification (they break the answers of
+// Specs without a label are the core. The others have the label gateway, verification (they break the responses of
 // verified Echoes), or slow.
 package e2e
 
@@ -91,7 +91,7 @@ var _ = Describe("The operator", func() {
 	Describe("given an Echo", echoes)
 	Describe("given pods that are admitted as on OpenShift", openShift)
 	Describe("as it is installed", security)
-	Describe("given an Echo whose answer is wrong", wrongAnswer)
+	Describe("given an Echo whose response is wrong", wrongResponse)
 	Describe("from its bundle", slow, scorecard)
 
 	// These change the operator, a node or objects of the whole cluster, or measure what others would disturb. So they
@@ -101,8 +101,8 @@ var _ = Describe("The operator", func() {
 		nodes()
 		Describe("while clients request an Echo", requests)
 		Describe("given a Gateway", Label("gateway"), gateways)
-		Describe("given an Echo whose answer is verified", Label("verification"), verification)
-		Describe("given many Echoes whose answers are verified", slow, longVerification)
+		Describe("given an Echo whose response is verified", Label("verification"), verification)
+		Describe("given many Echoes whose responses are verified", slow, longVerification)
 		pages()
 		failover()
 		removal()

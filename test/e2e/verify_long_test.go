@@ -53,12 +53,12 @@ func longVerification() {
 		// On a busy node, a single round may time out.
 		failed := workload.NotVerified(workload.Rounds(namespace, "kkloud.io/verifies"))
 		for result := range failed {
-			Expect(result).To(HaveSuffix("/timeout"), "rounds without the declared answer: %v", failed)
+			Expect(result).To(HaveSuffix("/timeout"), "rounds without the declared response: %v", failed)
 		}
 		AddReportEntry(fmt.Sprintf("rounds that timed out: %v", failed))
 	})
 
-	It("reports every wrong answer, and no failure after a disturbance has ended", func() {
+	It("reports every wrong response, and no failure after a disturbance has ended", func() {
 		requireLocalCluster("it stops the API server")
 		const namespace = "verify-disturbed-e2e"
 		createAll(namespace, disturbedEchoes, echov1.Verify{PeriodSeconds: 3})
@@ -67,7 +67,7 @@ func longVerification() {
 		pods, err := Pods(namespace, "kkloud.io/echo=other")
 		Expect(err).NotTo(HaveOccurred())
 
-		// notVerified returns the Echoes whose answer is not verified.
+		// notVerified returns the Echoes whose response is not verified.
 		notVerified := func() (names []string, err error) {
 			var echoes echov1.EchoList
 			err = Client().List(context.Background(), &echoes, client.InNamespace(namespace))
@@ -94,7 +94,7 @@ func longVerification() {
 }
 
 // disturbances are what happens in a namespace. Some of them affect one Echo. The last argument is the address
-// of a pod that gives another answer.
+// of a pod that gives another response.
 var disturbances = []struct {
 	name string
 	run  func(namespace, echo, other string)

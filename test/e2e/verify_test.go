@@ -26,8 +26,8 @@ func verified(message string) echov1.EchoSpec {
 	return echov1.EchoSpec{Message: message, Verify: &echov1.Verify{PeriodSeconds: 1, TimeoutSeconds: 1, FailureThreshold: 3}}
 }
 
-// breakage breaks the answer of the Echo, waits until its condition Verified reports that, ends the breakage and waits
-// until the answer is verified again.
+// breakage breaks the response of the Echo, waits until its condition Verified reports that, ends the breakage and waits
+// until the response is verified again.
 func breakage(namespace, echo string, broken types.GomegaMatcher, start func(), end func()) {
 	GinkgoHelper()
 	breakageOf(namespace, echo, Condition(namespace, echo, echov1.ConditionVerified), broken, start, end)
@@ -55,10 +55,10 @@ func failsOn(layer string) types.GomegaMatcher {
 	return MatchRegexp(`^False VerificationFailed: (.*; )?` + layer + ` fails on node \S+`)
 }
 
-// wrongAnswer is the breakage that any user with permission to create pods can cause.
-func wrongAnswer() {
+// wrongResponse is the breakage that any user with permission to create pods can cause.
+func wrongResponse() {
 	It("reports a pod with the label of the Echo's pods, which is one of two endpoints", func() {
-		const namespace = "wrong-answer-e2e"
+		const namespace = "wrong-response-e2e"
 		NewNamespace(namespace)
 		CreateEcho(namespace, "half", verified("half"))
 		WaitReady(namespace, "half")
@@ -68,7 +68,7 @@ func wrongAnswer() {
 		}
 		for i, arg := range impostor.Spec.Containers[0].Args {
 			if strings.HasPrefix(arg, "-text=") {
-				impostor.Spec.Containers[0].Args[i] = "-text=another answer"
+				impostor.Spec.Containers[0].Args[i] = "-text=another response"
 			}
 		}
 		breakage(namespace, "half", failsOn("service"),
@@ -79,7 +79,7 @@ func wrongAnswer() {
 	})
 }
 
-// verification breaks the answers of Echoes in the ways that clients experience.
+// verification breaks the responses of Echoes in the ways that clients experience.
 func verification() {
 	const namespace = "verify-e2e"
 	run := func(args ...string) string {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// AuditLog is the file in which an API server records every request that it answered.
+// AuditLog is the file in which an API server records every request that it responded.
 type AuditLog string
 
 const auditPolicy = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata}]\n"

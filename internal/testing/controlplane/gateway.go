@@ -20,12 +20,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The name of a Gateway decides how its controller answers for a route. A Gateway with any other name
+// The name of a Gateway decides which status its controller sets. A Gateway with any other name
 // accepts the route.
 const (
-	// MissingGateway does not exist: no controller answers.
+	// MissingGateway does not exist: no controller responds.
 	MissingGateway = "missing"
-	// StaleGateway has a controller that answers for earlier generations of a route only.
+	// StaleGateway has a controller that responds for earlier generations of a route only.
 	StaleGateway = "stale"
 	// ClosedGateway has no listener that allows routes from the namespace.
 	ClosedGateway = "closed"
@@ -36,8 +36,8 @@ const (
 const (
 	// gatewayPeriod is the time between two lists of all routes.
 	gatewayPeriod = 500 * time.Millisecond
-	// concurrentAnswers is how many routes the controllers answer for at the same time.
-	concurrentAnswers = 10
+	// concurrentRoutes is how many routes the controllers handle at the same time.
+	concurrentRoutes = 10
 )
 
 // GatewayCRDs reads CRDs of the Gateway API from its module, for example that of "httproutes".
@@ -63,7 +63,7 @@ func GatewayCRDs(root string, resources ...string) (crds []*apiextensionsv1.Cust
 	return crds, nil
 }
 
-// StartGateways answers for every HTTPRoute as controllers of Gateways do, until the context is done.
+// StartGateways sets the status of every HTTPRoute as controllers of Gateways do, until the context is done.
 // It polls, so that it continues at once after its CRD was reinstalled.
 func (c *ControlPlane) StartGateways(ctx context.Context) {
 	go wait.UntilWithContext(ctx, func(ctx context.Context) {
@@ -72,10 +72,10 @@ func (c *ControlPlane) StartGateways(ctx context.Context) {
 			return // The CRD may not be installed.
 		}
 		// There may be hundreds, and no route may wait for all others.
-		workqueue.ParallelizeUntil(ctx, concurrentAnswers, len(routes.Items), func(i int) {
+		workqueue.ParallelizeUntil(ctx, concurrentRoutes, len(routes.Items), func(i int) {
 			route := &routes.Items[i]
 			before := route.DeepCopy()
-			answer(route)
+			setStatus(route)
 			if !equality.Semantic.DeepEqual(before.Status, route.Status) {
 				_ = c.Client.Status().Patch(ctx, route, client.MergeFrom(before)) // It is repeated.
 			}
@@ -83,8 +83,8 @@ func (c *ControlPlane) StartGateways(ctx context.Context) {
 	}, gatewayPeriod)
 }
 
-// answer sets the status that the controllers of the route's Gateways report.
-func answer(route *gatewayv1.HTTPRoute) {
+// setStatus sets the status that the controllers of the route's Gateways report.
+func setStatus(route *gatewayv1.HTTPRoute) {
 	before := route.Status.Parents
 	route.Status.Parents = nil
 	for _, ref := range route.Spec.ParentRefs {

@@ -45,7 +45,7 @@ var Rules = []Rule{
 		},
 	},
 	{
-		Message:    "readinessPath is for a server of your own",
+		Message:    "readinessPath is for a custom server",
 		Violations: []map[string]any{{"spec.readinessPath": "/"}, {"spec.readinessPath": "/", "spec.args": []any{}}},
 		Valid:      []map[string]any{{"spec.readinessPath": "/", "spec.image": "i", "spec.command": []any{""}}},
 		repair: func(spec map[string]any, _ string) {
@@ -55,7 +55,7 @@ var Rules = []Rule{
 		},
 	},
 	{
-		Message:    "command and args are for a server of your own: set image, too",
+		Message:    "command and args are for a custom server: set image, too",
 		Violations: []map[string]any{{"spec.command": []any{"/bin/sh"}}, {"spec.args": []any{"-v"}}},
 		Valid:      []map[string]any{{"spec.command": []any{}, "spec.args": []any{}}},
 		repair: func(spec map[string]any, _ string) {
@@ -185,13 +185,6 @@ var Rules = []Rule{
 	toleration("a toleration without a key has the operator Exists", map[string]any{"operator": "Equal"}, map[string]any{}),
 	toleration("a toleration with the operator Exists has no value", map[string]any{"key": "k", "operator": "Exists", "value": "v"}),
 	toleration("a toleration with tolerationSeconds has the effect NoExecute", map[string]any{"key": "k", "tolerationSeconds": int64(5)}),
-	{
-		Message: "imagePullSecrets must have names of Secrets",
-		Violations: []map[string]any{
-			{"spec.pod.imagePullSecrets": []any{map[string]any{}}}, {"spec.pod.imagePullSecrets": []any{map[string]any{"name": "a/b"}}},
-			{"spec.pod.imagePullSecrets": []any{map[string]any{"name": longestName + "s"}}},
-		},
-	},
 	invalidKey("labels"),
 	reservedKey("labels", "kkloud.io/echo", "app.kubernetes.io/name", "pod-template-hash"),
 	invalidKey("annotations"),

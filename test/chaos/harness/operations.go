@@ -35,7 +35,7 @@ func (e *Environment) CreateEcho(ctx context.Context, name string, spec echov1.E
 // EditEcho changes an Echo's spec in both namespaces, as `kubectl edit` does.
 func (e *Environment) EditEcho(ctx context.Context, name string, change func(*echov1.EchoSpec)) error {
 	for _, kind := range children.Kinds {
-		if kind.Optional { // The new spec may ask for it again.
+		if kind.Conditional { // The new spec may ask for it again.
 			e.AllowCreation(kind, name)
 		}
 	}

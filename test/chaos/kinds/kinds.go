@@ -92,7 +92,7 @@ func IsWritten(resource string) bool {
 
 // Required returns the kinds of which every Echo has a child.
 func Required() []children.Kind {
-	return slices.DeleteFunc(slices.Clone(children.Kinds), func(kind children.Kind) bool { return kind.Optional })
+	return slices.DeleteFunc(slices.Clone(children.Kinds), func(kind children.Kind) bool { return kind.Conditional })
 }
 
 // ByName returns the child kind of that name. It panics if there is none, which is a programming

@@ -84,7 +84,7 @@ func (h *History) wasRolledOut(echo version[*echov1.Echo]) bool {
 func RolledOut(d *appsv1.Deployment, echo *echov1.Echo) bool {
 	kind := kinds.ByName(kinds.Of(d))
 	differs := slices.ContainsFunc(Differences(d, echo), func(field string) bool {
-		return kind.DeterminesAnswer(field) || !isOverridden(echo, kind.Name, field)
+		return kind.DeterminesResponse(field) || !isOverridden(echo, kind.Name, field)
 	})
 	return !differs && d.Status.ObservedGeneration >= d.Generation &&
 		d.Status.UpdatedReplicas >= echo.Spec.Replicas && d.Status.AvailableReplicas >= echo.Spec.Replicas &&
@@ -98,7 +98,7 @@ func desired(d *appsv1.Deployment, echo *echov1.Echo) *appsv1.Deployment {
 	return mutated
 }
 
-// CheckVerified finds statuses that said Verified of a spec whose answer no verifier had received. It
+// CheckVerified finds statuses that said Verified of a spec whose response no verifier had received. It
 // checks Echoes that one pod verifies.
 func (h *History) CheckVerified() (findings []error) {
 	h.mu.Lock()
@@ -113,16 +113,16 @@ func (h *History) CheckVerified() (findings []error) {
 			return d.number < echo.number && verified(d.object, echo.object)
 		}) {
 			findings = append(findings, Findingf(echo.object, "status says Verified of generation %d (resource version %d), "+
-				"but no verifier of its answer was ready", echo.object.Generation, echo.number))
+				"but no verifier of its response was ready", echo.object.Generation, echo.number))
 		}
 	}
 	return findings
 }
 
-// verified reports whether the only pod of the verifier expects the answer of the Echo, and is ready.
+// verified reports whether the only pod of the verifier expects the response of the Echo, and is ready.
 func verified(d *appsv1.Deployment, echo *echov1.Echo) bool {
-	answer := desired(d, echo).Spec.Template.Labels[children.AnswerLabel]
-	return d.Spec.Template.Labels[children.AnswerLabel] == answer && d.Status.ObservedGeneration >= d.Generation &&
+	response := desired(d, echo).Spec.Template.Labels[children.ResponseLabel]
+	return d.Spec.Template.Labels[children.ResponseLabel] == response && d.Status.ObservedGeneration >= d.Generation &&
 		d.Status.ReadyReplicas == 1 && d.Status.UpdatedReplicas == 1 && d.Status.Replicas == 1
 }
 

@@ -88,7 +88,7 @@ var (
 	// volatileAnnotations count writes.
 	volatileAnnotations = []string{"deployment.kubernetes.io/revision", "deprecated.daemonset.template.generation", "kkloud.io/echo-generation"}
 	// assignedFields are assigned by the API server.
-	assignedFields = [][]string{{"spec", "clusterIP"}, {"spec", "clusterIPs"}, {"spec", "template", "metadata", "labels", children.AnswerLabel}}
+	assignedFields = [][]string{{"spec", "clusterIP"}, {"spec", "clusterIPs"}, {"spec", "template", "metadata", "labels", children.ResponseLabel}}
 	// statusFields are the only fields of a child's status that do not depend on timing.
 	statusFields = []string{"observedGeneration", "replicas", "updatedReplicas", "availableReplicas", "loadBalancer"}
 )

@@ -55,12 +55,12 @@ func (w Workload) CheckStatus() error {
 		switch {
 		case degraded == nil || degraded.Status != metav1.ConditionTrue || degraded.Message == "":
 			return Findingf(w.Echo, "not ready, want condition Degraded=True with a message, got %s; %s", describe(degraded), describe(ready))
-		case w.CheckAnswer() == nil && len(w.Rejected) == 0 && !w.answerFieldsDiffer() && w.controlled():
+		case w.CheckResponse() == nil && len(w.Rejected) == 0 && !w.responseFieldsDiffer() && w.controlled():
 			return Findingf(w.Echo, "%w: want condition Ready=True, got %s", ErrNotRejected, describe(ready))
 		}
 		return nil
 	}
-	if err := w.CheckAnswer(); err != nil {
+	if err := w.CheckResponse(); err != nil {
 		return Findingf(w.Echo, "clients do not receive the message: want condition Ready=False, got %s: %w", describe(ready), err)
 	}
 	return w.checkOverridden()
@@ -121,10 +121,10 @@ func isWithin(field, of string) bool {
 	return field == of || strings.HasPrefix(field, of+".")
 }
 
-// answerFieldsDiffer reports whether a field that determines the answer differs.
-func (w Workload) answerFieldsDiffer() bool {
+// responseFieldsDiffer reports whether a field that determines the response differs.
+func (w Workload) responseFieldsDiffer() bool {
 	for kind, child := range w.Children {
-		if slices.ContainsFunc(Differences(child, w.Echo), kinds.ByName(kind).DeterminesAnswer) {
+		if slices.ContainsFunc(Differences(child, w.Echo), kinds.ByName(kind).DeterminesResponse) {
 			return true
 		}
 	}
@@ -141,10 +141,10 @@ func (w Workload) controlled() bool {
 	return true
 }
 
-// CheckAnswer checks that clients of the Service receive the declared message: every ready pod that
+// CheckResponse checks that clients of the Service receive the declared message: every ready pod that
 // the Service selects serves it at the port to which the Service leads, and there are as many as
 // declared.
-func (w Workload) CheckAnswer() error {
+func (w Workload) CheckResponse() error {
 	service, _ := w.Children["Service"].(*corev1.Service)
 	deployment, _ := w.Children["Deployment"].(*appsv1.Deployment)
 	switch {

@@ -71,7 +71,7 @@ var driftsByKind = map[string][]drift{
 	"VerifierDeployment": {
 		ofVerifier("arguments", func(t *corev1.PodTemplateSpec) { t.Spec.Containers[1].Args = []string{"-layer=service", "-status=0"} }),
 		ofDeployment("no replicas", func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](0) }),
-		ofVerifier("label of the answer", func(t *corev1.PodTemplateSpec) { t.Labels[children.AnswerLabel] = "other" }),
+		ofVerifier("label of the response", func(t *corev1.PodTemplateSpec) { t.Labels[children.ResponseLabel] = "other" }),
 		ofVerifier("label that the Service selects", func(t *corev1.PodTemplateSpec) { t.Labels[children.EchoLabel] = one }),
 	},
 	"VerifierDaemonSet": {

@@ -75,8 +75,8 @@ func fieldPairs() map[string][]change {
 	const needsLocation = "statusCode 301, 302, 303, 307 or 308 requires the header Location"
 	const ownHeaders = "headers must be empty or unset with command or args"
 	header := func(name, value string) []any { return []any{map[string]any{"name": name, "value": value}} }
-	const needsServer = "readinessPath is for a server of your own: set command or args, too"
-	const needsImage = "command and args are for a server of your own: set image, too"
+	const needsServer = "readinessPath is for a custom server: set command or args, too"
+	const needsImage = "command and args are for a custom server: set image, too"
 	cpu := func(quantity string) map[string]any { return map[string]any{"cpu": quantity} }
 	pairs := map[string][]change{
 		"replicas and the PodDisruptionBudget": {set("replicas", 2), set("replicas", 1), set("replicas", 5), set("replicas", nil), set("replicas", 2)},
@@ -128,7 +128,7 @@ func podSettings() *echov1.PodSettings {
 			{Key: "example.com/maintenance", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](60)},
 		},
 		PriorityClassName: "system-node-critical",
-		ImagePullSecrets:  []corev1.LocalObjectReference{{Name: "registry"}},
+		ImagePullSecrets:  []echov1.SecretReference{{Name: "registry"}},
 		Labels:            map[string]echov1.LabelValue{"example.com/tier": "canary"},
 		Annotations:       map[string]echov1.AnnotationValue{"example.com/contact": "platform@example.com"},
 		RunAsUser:         65532,
@@ -140,7 +140,7 @@ func podPairs(set func(pathsAndValues ...any) change) map[string][]change {
 	other := podSettings()
 	other.NodeSelector = map[string]echov1.LabelValue{"example.com/pool": "other", "disk": "ssd"}
 	other.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-	other.ImagePullSecrets = append(other.ImagePullSecrets, corev1.LocalObjectReference{Name: "mirror"})
+	other.ImagePullSecrets = append(other.ImagePullSecrets, echov1.SecretReference{Name: "mirror"})
 	return map[string][]change{
 		"pod settings": {
 			set("pod", podSettings()), set("pod", other), set("pod.nodeSelector", nil, "message", "n"), set("pod.tolerations", nil), set("pod.imagePullSecrets", nil),

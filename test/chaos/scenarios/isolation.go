@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// isolatedEchoes is the number of Echoes in a namespace whose webhook does not answer, and
+	// isolatedEchoes is the number of Echoes in a namespace whose webhook does not respond, and
 	// manyIsolatedEchoes one that exceeds the operator's workers.
 	isolatedEchoes     = 40
 	manyIsolatedEchoes = 260
@@ -47,10 +47,10 @@ func isolations(o harness.Options) ([]harness.Scenario, error) {
 	return all, nil
 }
 
-// hangingChildren has a webhook for the creation of children not answer. Every Echo reports it, and
+// hangingChildren has a webhook for the creation of children not respond. Every Echo reports it, and
 // no Echo elsewhere waits for it.
 func hangingChildren(ctx context.Context, e *harness.Environment) error {
-	hook := &webhook{operation: admissionregistrationv1.Create, timeout: webhookTimeout, answer: hang}
+	hook := &webhook{operation: admissionregistrationv1.Create, timeout: webhookTimeout, response: hang}
 	for _, kind := range kinds.Servers() {
 		hook.resources = append(hook.resources, kind.Resource)
 	}
@@ -60,14 +60,14 @@ func hangingChildren(ctx context.Context, e *harness.Environment) error {
 	return isolation{hook: hook, probe: probeCreation(e, deployment), echoes: isolatedEchoes, before: nothing, after: e.AllEchoes(e.Subject, named)}.run(ctx, e)
 }
 
-// hangingStatuses has a webhook for the status of many Echoes not answer. No Echo elsewhere waits for it.
+// hangingStatuses has a webhook for the status of many Echoes not respond. No Echo elsewhere waits for it.
 func hangingStatuses(ctx context.Context, e *harness.Environment) error {
 	if err := createReady(ctx, e); err != nil {
 		return err
 	}
 	hook := &webhook{
 		resources: []schema.GroupVersionResource{echov1.GroupVersion.WithResource(kinds.EchoStatus)},
-		operation: admissionregistrationv1.Update, timeout: webhookTimeout, answer: hang,
+		operation: admissionregistrationv1.Update, timeout: webhookTimeout, response: hang,
 	}
 	// The API server itself is busy until the pods of these Echoes run.
 	available := func(ctx context.Context) error { return checkAvailable(ctx, e, namespaceShare) }
@@ -75,7 +75,7 @@ func hangingStatuses(ctx context.Context, e *harness.Environment) error {
 }
 
 // checkTimedOut returns an error unless the Echo reports what the API server says about a webhook that
-// does not answer. After 30 s, that is a time-out of its HTTP client.
+// does not respond. After 30 s, that is a time-out of its HTTP client.
 func checkTimedOut(echo *echov1.Echo) error {
 	if oracle.CheckDegraded(echo, echov1.ReasonRejected, "deadline exceeded") == nil {
 		return nil

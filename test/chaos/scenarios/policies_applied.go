@@ -36,7 +36,7 @@ func mutates(name string, p policyCase) disturbance {
 	}}
 }
 
-// probeAnnotation has a policy answer whether it is in effect.
+// probeAnnotation has a policy report whether it is in effect.
 const probeAnnotation = "kkloud.io/chaos-probe"
 
 // probeName is the name of an object that shows whether the policy is in effect.

@@ -63,7 +63,7 @@ func rejections(o harness.Options) (all []harness.Scenario, err error) {
 	for _, kind := range children.DifferentObjectKinds() {
 		// Two Echoes have all required children, one of them is created before the quota.
 		allowed, available := "1", echov1.ReasonNotServing
-		if kind.Optional {
+		if kind.Conditional {
 			allowed, available = "0", echov1.ReasonServing
 		}
 		list = append(list,

@@ -49,7 +49,7 @@ var deployment = kinds.ByName("Deployment")
 // service is the kind of child that clients connect to.
 var service = kinds.ByName("Service")
 
-// verifier is the kind of child that verifies the answer.
+// verifier is the kind of child that verifies the response.
 var verifier = kinds.ByName("VerifierDeployment")
 
 // everyChild returns the spec of an Echo with a child of each kind, except for its verifier: the operator
@@ -91,8 +91,8 @@ func toGateway(name string) *echov1.Route {
 	return &echov1.Route{ParentRefs: []echov1.ParentRef{{Name: name}}, Hostnames: []string{"a.example"}}
 }
 
-func memoryLimit(quantity string) corev1.ResourceList {
-	return corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(quantity)}
+func memoryLimit(quantity string) map[corev1.ResourceName]resource.Quantity {
+	return map[corev1.ResourceName]resource.Quantity{corev1.ResourceMemory: resource.MustParse(quantity)}
 }
 
 // plural returns the kind's name for several objects, for names of scenarios.

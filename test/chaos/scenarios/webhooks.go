@@ -17,8 +17,8 @@ import (
 
 // behavior is how a webhook behaves.
 type behavior struct {
-	name   string
-	answer webhookAnswer
+	name     string
+	response webhookResponse
 	// timeout is the webhook's timeoutSeconds.
 	timeout int32
 	// ignore allows requests when the webhook fails.
@@ -31,21 +31,21 @@ type behavior struct {
 
 // behaviors differ in what the operator learns, and in how long that takes.
 var behaviors = []behavior{
-	{name: "denies with 403", answer: deny(http.StatusForbidden, 0), timeout: 2},
-	{name: "denies with 500", answer: deny(http.StatusInternalServerError, 0), timeout: 2},
-	{name: "denies with 409", answer: deny(http.StatusConflict, 0), timeout: 2},
-	{name: "denies with 429 and a Retry-After of 20 s", answer: deny(http.StatusTooManyRequests, 20), timeout: 2},
-	{name: "denies with 429 after three seconds", timeout: 5, answer: func(w http.ResponseWriter, r *http.Request, c webhookCall) {
+	{name: "denies with 403", response: deny(http.StatusForbidden, 0), timeout: 2},
+	{name: "denies with 500", response: deny(http.StatusInternalServerError, 0), timeout: 2},
+	{name: "denies with 409", response: deny(http.StatusConflict, 0), timeout: 2},
+	{name: "denies with 429 and a Retry-After of 20 s", response: deny(http.StatusTooManyRequests, 20), timeout: 2},
+	{name: "denies with 429 after three seconds", timeout: 5, response: func(w http.ResponseWriter, r *http.Request, c webhookCall) {
 		c.wait(r.Context(), 3*time.Second)
 		deny(http.StatusTooManyRequests, 0)(w, r, c)
 	}},
-	{name: "denies every other request", answer: flap, timeout: 2, converges: true},
-	{name: "answers just before its timeout", answer: slow(1500 * time.Millisecond), timeout: 2, converges: true},
-	{name: "hangs until its timeout of 10 s", answer: hang, timeout: 10},
-	{name: "hangs until its timeout of 30 s", answer: hang, timeout: 30},
-	{name: "hangs and is ignored", answer: hang, timeout: 2, ignore: true, converges: true},
-	{name: "closes the connection", answer: disconnect, timeout: 2},
-	{name: "returns a patch of an absent field", timeout: 2, mutating: true, answer: patch(`[{"op":"remove","path":"/spec/absent"}]`)},
+	{name: "denies every other request", response: flap, timeout: 2, converges: true},
+	{name: "responds just before its timeout", response: slow(1500 * time.Millisecond), timeout: 2, converges: true},
+	{name: "hangs until its timeout of 10 s", response: hang, timeout: 10},
+	{name: "hangs until its timeout of 30 s", response: hang, timeout: 30},
+	{name: "hangs and is ignored", response: hang, timeout: 2, ignore: true, converges: true},
+	{name: "closes the connection", response: disconnect, timeout: 2},
+	{name: "returns a patch of an absent field", timeout: 2, mutating: true, response: patch(`[{"op":"remove","path":"/spec/absent"}]`)},
 }
 
 // webhooks has an admission webhook fail in each way, for the creation and the update of a child, and for
@@ -96,7 +96,7 @@ func (b behavior) install(
 	return func(ctx context.Context, e *harness.Environment) (undo, error) {
 		hook := &webhook{
 			resources: []schema.GroupVersionResource{resource}, operation: operation,
-			mutating: b.mutating, timeout: b.timeout, ignore: b.ignore, answer: b.answer,
+			mutating: b.mutating, timeout: b.timeout, ignore: b.ignore, response: b.response,
 		}
 		return hook.install(ctx, e, probe(e))
 	}

@@ -58,8 +58,8 @@ func (c webhookCall) review(w http.ResponseWriter, response admissionv1.Admissio
 	})
 }
 
-// webhookAnswer answers a call.
-type webhookAnswer func(http.ResponseWriter, *http.Request, webhookCall)
+// webhookResponse handles a call.
+type webhookResponse func(http.ResponseWriter, *http.Request, webhookCall)
 
 func allow(w http.ResponseWriter, _ *http.Request, c webhookCall) {
 	c.review(w, admissionv1.AdmissionResponse{Allowed: true})
@@ -67,7 +67,7 @@ func allow(w http.ResponseWriter, _ *http.Request, c webhookCall) {
 
 // deny denies the request with the HTTP status code and, unless 0, the seconds after which the
 // client is to retry.
-func deny(code, retryAfter int32) webhookAnswer {
+func deny(code, retryAfter int32) webhookResponse {
 	return func(w http.ResponseWriter, _ *http.Request, c webhookCall) {
 		result := &metav1.Status{Code: code, Message: webhookMessage}
 		if retryAfter > 0 {
@@ -78,14 +78,14 @@ func deny(code, retryAfter int32) webhookAnswer {
 }
 
 // slow allows the request after a while.
-func slow(d time.Duration) webhookAnswer {
+func slow(d time.Duration) webhookResponse {
 	return func(w http.ResponseWriter, r *http.Request, c webhookCall) {
 		c.wait(r.Context(), d)
 		allow(w, r, c)
 	}
 }
 
-// hang does not answer until the webhook stops.
+// hang does not respond until the webhook stops.
 var hang = slow(time.Hour)
 
 // flap denies every other request, starting with the first.
@@ -97,11 +97,11 @@ func flap(w http.ResponseWriter, r *http.Request, c webhookCall) {
 	}
 }
 
-// disconnect closes the connection in place of an answer.
+// disconnect closes the connection in place of a response.
 func disconnect(http.ResponseWriter, *http.Request, webhookCall) { panic(http.ErrAbortHandler) }
 
 // patch changes the object by a JSON patch.
-func patch(operations string) webhookAnswer {
+func patch(operations string) webhookResponse {
 	return func(w http.ResponseWriter, _ *http.Request, c webhookCall) {
 		c.review(w, admissionv1.AdmissionResponse{Allowed: true, Patch: []byte(operations), PatchType: ptr.To(admissionv1.PatchTypeJSONPatch)})
 	}
@@ -116,8 +116,8 @@ type webhook struct {
 	// timeout is its timeoutSeconds.
 	timeout int32
 	// ignore allows requests when the webhook fails.
-	ignore bool
-	answer webhookAnswer
+	ignore   bool
+	response webhookResponse
 
 	server  *httptest.Server
 	stopped chan struct{}
@@ -207,7 +207,7 @@ func (h *webhook) configuration(e *harness.Environment) client.Object {
 	return &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: meta, Webhooks: []admissionregistrationv1.ValidatingWebhook{hook}}
 }
 
-// ServeHTTP allows dry runs, and answers the operator's writes.
+// ServeHTTP allows dry runs, and handles the operator's writes.
 func (h *webhook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var review admissionv1.AdmissionReview
 	if err := json.NewDecoder(r.Body).Decode(&review); err != nil || review.Request == nil {
@@ -216,15 +216,15 @@ func (h *webhook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	call := webhookCall{request: review.Request, stopped: h.stopped}
 	h.mu.Lock()
-	answer := h.answer
+	response := h.response
 	if ptr.Deref(review.Request.DryRun, false) {
-		h.probed, answer = true, allow
+		h.probed, response = true, allow
 	} else {
 		call.number = h.calls
 		h.calls++
 	}
 	h.mu.Unlock()
-	answer(w, r, call)
+	response(w, r, call)
 }
 
 // probeCreation returns a dry run that creates a child of the kind.

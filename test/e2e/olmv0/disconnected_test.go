@@ -61,7 +61,7 @@ var _ = Describe("On a disconnected cluster", Label("disconnected", "slow"), Ser
 		NewNamespace("disconnected")
 		Apply("disconnected", `{"apiVersion": "kkloud.io/v1", "kind": "Echo", "metadata": {"name": "hello"}, "spec": {"message": "mirrored"}}`)
 		WaitReady("disconnected", "hello")
-		ExpectAnswer("disconnected", "hello", "80", Equal("mirrored\n"))
+		ExpectBody("disconnected", "hello", "80", Equal("mirrored\n"))
 
 		By("creating an Echo with an image that was not copied")
 		Apply("disconnected", `{"apiVersion": "kkloud.io/v1", "kind": "Echo", "metadata": {"name": "absent"}, "spec": {

@@ -10,19 +10,14 @@ import (
 )
 
 var _ = Describe("Without OLM", Label("installer"), Serial, func() {
-	It("dist/install.yaml installs and uninstalls the operator", func() {
-		const file = root + "/dist/install.yaml"
+	It("the quick start of the README installs the operator, and dist/install.yaml uninstalls it", func() {
+		const file, namespace = root + "/dist/install.yaml", "echo-demo"
+		DeferCleanup(func() { Kubectl("delete", "namespace", namespace, "--ignore-not-found") })
 		DeferCleanup(func() { Kubectl("delete", "-f", file, "--ignore-not-found") })
-		Kubectl("apply", "--server-side", "-f", file)
-		Kubectl("-n", operatorNamespace, "rollout", "status", "--timeout=2m", operator)
-
-		NewNamespace("installer")
-		Kubectl("-n", "installer", "apply", "-f", root+"/config/samples/hello.yaml")
-		WaitReady("installer", "hello")
-		ExpectAnswer("installer", "hello", "80", Equal("xin chao operator\n"))
+		RunDocuments("../../docs", "TestQuickStart")
 
 		Kubectl("delete", "-f", file)
-		Kubectl("-n", "installer", "wait", "--for=delete", ChildResources(), "-l", "kkloud.io/echo", "--timeout=2m")
+		Kubectl("-n", namespace, "wait", "--for=delete", ChildResources(), "-l", "kkloud.io/echo", "--timeout=2m")
 		Expect(Kubectl("get", "clusterroles,clusterrolebindings", "-l", "app.kubernetes.io/name=echo-operator", "-o", "name")).To(BeEmpty())
 	})
 })

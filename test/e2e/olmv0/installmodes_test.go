@@ -51,7 +51,7 @@ var _ = Describe("After a change of the install mode", Label("modes"), Serial, f
 			}
 			for _, namespace := range mode.watched {
 				WaitReady(namespace, echo)
-				ExpectAnswer(namespace, echo, "80", Equal(namespace+"\n"))
+				ExpectBody(namespace, echo, "80", Equal(namespace+"\n"))
 			}
 			for _, namespace := range all {
 				watched := slices.Contains(mode.watched, namespace)

@@ -204,13 +204,13 @@ func shorten(rules string) string {
 // query returns the labels of each present result of an expression.
 func query(expression string) (results []map[string]string) {
 	GinkgoHelper()
-	var answer struct {
+	var response struct {
 		Data struct {
 			Result []struct{ Metric map[string]string }
 		}
 	}
-	Expect(json.Unmarshal([]byte(get("query", url.Values{"query": {expression}})), &answer)).To(Succeed())
-	for _, result := range answer.Data.Result {
+	Expect(json.Unmarshal([]byte(get("query", url.Values{"query": {expression}})), &response)).To(Succeed())
+	for _, result := range response.Data.Result {
 		results = append(results, result.Metric)
 	}
 	return results

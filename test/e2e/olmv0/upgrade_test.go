@@ -39,7 +39,7 @@ var _ = Describe("An upgrade", Label("upgrade"), func() {
 		from, to := catalog().Predecessor, catalog().Tree
 		i := install("upgrade-channels", catalog().Channel("candidate"), from)
 		w := workload.Start(i.namespace)
-		for _, channel := range []string{catalog().Channel("stable"), catalog().NextChannel("fast")} {
+		for _, channel := range []string{catalog().Channel("stable"), catalog().NextChannel("stable")} {
 			By("upgrading to " + to + " in " + channel)
 			before := w.Observe()
 			i.changeChannel(channel)
@@ -64,7 +64,7 @@ var _ = Describe("An upgrade", Label("upgrade"), func() {
 
 		Kubectl("-n", i.namespace, "wait", "--for=condition=Verified", "--timeout=3m", "echo/verified-canary")
 		rounds := workload.Rounds(i.namespace, "kkloud.io/verifies=verified-canary")
-		Expect(workload.NotVerified(rounds)).To(BeEmpty(), "rounds without the declared answer")
+		Expect(workload.NotVerified(rounds)).To(BeEmpty(), "rounds without the declared response")
 		Expect(Kubectl("-n", i.namespace, "get", "events", "--field-selector", "reason=VerificationFailed", "-o", "name")).To(BeEmpty())
 		Kubectl("-n", i.namespace, "delete", "echo", "verified-canary")
 		expectUpgraded(i, w, before, catalog().Tree, catalog().Fixed)

@@ -30,7 +30,7 @@ var _ = Describe("OLM v1", Serial, func() {
 		upgrade(w, catalog.Channel("stable"), catalog.Predecessor, catalog.Tree, catalog.Tree)
 		upgraded, err := objects()
 		Expect(err).NotTo(HaveOccurred())
-		upgrade(w, catalog.NextChannel("fast"), catalog.Tree, catalog.NextMajor, "")
+		upgrade(w, catalog.NextChannel("stable"), catalog.Tree, catalog.NextMajor, "")
 
 		By("comparing with a new installation of this tree")
 		uninstall()

@@ -1,5 +1,5 @@
 // Command prober requests URLs at a constant rate, and serves the counts of successful and failed requests on port 8080.
-// A request for /request?target=<target> makes one request at once, and answers 502 with the reason if it fails.
+// A request for /request?target=<target> makes one request at once, and responds with 502 with the reason if it fails.
 // Each URL has clients for GET and POST, over new connections and over those that are kept alive. A response must have
 // status 200 and contain one of the target's texts; the first text that it contains is counted.
 //
@@ -38,14 +38,14 @@ type counts struct {
 	Sent, Failed int
 	// KeptSent and KeptFailed count the requests over connections that are kept alive.
 	KeptSent, KeptFailed int
-	// Answers counts the successful requests by the text that the response contained.
-	Answers map[string]int
+	// Responses counts the successful requests by the text that the response contained.
+	Responses map[string]int
 	// Failures describes the first failed requests.
 	Failures []string
 }
 
 func main() {
-	counted := &counts{Answers: map[string]int{}}
+	counted := &counts{Responses: map[string]int{}}
 	for _, target := range os.Args[1:] {
 		url, texts, err := parse(target)
 		if err != nil {
@@ -82,7 +82,7 @@ func parse(target string) (url string, texts []string, err error) {
 	return url, strings.Split(text, "|"), nil
 }
 
-// probe starts clients that request the URL until the program ends. They start after the URL has answered once: the
+// probe starts clients that request the URL until the program ends. They start after the URL has responded once: the
 // first packets of a new pod may be lost.
 func (c *counts) probe(url string, texts []string) {
 	for {
@@ -184,14 +184,14 @@ func (c *counts) add(kept bool, text string, err error) {
 	switch {
 	case kept && err == nil:
 		c.KeptSent++
-		c.Answers[text]++
+		c.Responses[text]++
 	case kept:
 		c.KeptSent++
 		c.KeptFailed++
 		c.describe("kept connection: ", err)
 	case err == nil:
 		c.Sent++
-		c.Answers[text]++
+		c.Responses[text]++
 	default:
 		c.Sent++
 		c.Failed++

@@ -187,8 +187,8 @@ func WaitSettled(namespace string) {
 	}, "2m", "200ms").Should(gomega.BeEmpty())
 }
 
-// ExpectAnswer checks the body of the response of the Echo's Service, whose status is 200.
-func ExpectAnswer(namespace, echo, port string, body types.GomegaMatcher) {
+// ExpectBody checks the body of the response of the Echo's Service, whose status is 200.
+func ExpectBody(namespace, echo, port string, body types.GomegaMatcher) {
 	ginkgo.GinkgoHelper()
 	ExpectResponse(namespace, echo, port, http.StatusOK, body)
 }
@@ -205,6 +205,14 @@ func ExpectResponse(namespace, echo, port string, status int, body types.GomegaM
 		header = response.Header
 	}, "20s", "500ms").Should(gomega.Succeed(), "response of Service %s/echo-%s", namespace, echo)
 	return header
+}
+
+// RunDocuments runs a test of documents, whose package is in a folder, on the cluster.
+func RunDocuments(folder, test string) {
+	ginkgo.GinkgoHelper()
+	output, err := exec.Command("go", "test", "-count=1", "-v", "-tags=e2e", "-run="+test+"$", folder).CombinedOutput() // #nosec G204
+	ginkgo.GinkgoWriter.Write(output)                                                                                   //nolint:errcheck // GinkgoWriter returns no errors.
+	gomega.Expect(err).NotTo(gomega.HaveOccurred(), string(output))
 }
 
 // NewNamespace creates a namespace that enforces the restricted Pod Security Standard, and

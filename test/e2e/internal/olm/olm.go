@@ -60,7 +60,7 @@ func Read(root string) (Catalog, error) {
 	c.Tree, c.Broken, c.Fixed = fixed[0], fixed[1], fixed[2]
 	c.major = semver.MustParse(c.Tree).Major
 	c.Predecessor = channels[c.Channel("candidate")][0]
-	c.NextMajor = channels[c.NextChannel("fast")][1]
+	c.NextMajor = channels[c.NextChannel("stable")][1]
 	return c, nil
 }
 

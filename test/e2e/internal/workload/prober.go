@@ -28,14 +28,14 @@ type Requests struct {
 	Sent, Failed int
 	// KeptSent and KeptFailed count the requests over connections that the prober keeps alive.
 	KeptSent, KeptFailed int
-	// Answers counts the successful requests by the text that the response contained.
-	Answers map[string]int
+	// Responses counts the successful requests by the text that the response contained.
+	Responses map[string]int
 	// Failures describes the first failed requests.
 	Failures []string
 }
 
 // StartProber starts a pod that requests each URL twenty times a second over new connections, and a
-// hundred times over ten kept ones. A target is a URL, an equals sign, and the texts of which each answer must contain one.
+// hundred times over ten kept ones. A target is a URL, an equals sign, and the texts of which each response must contain one.
 func StartProber(namespace, name string, targets ...string) {
 	ginkgo.GinkgoHelper()
 	gomega.Expect(cluster.Client().Create(context.Background(), &corev1.Pod{
@@ -95,12 +95,12 @@ func (r Requests) Since(before Requests) Requests {
 	r.Failed -= before.Failed
 	r.KeptSent -= before.KeptSent
 	r.KeptFailed -= before.KeptFailed
-	answers := map[string]int{}
-	for text, count := range r.Answers {
-		if count > before.Answers[text] {
-			answers[text] = count - before.Answers[text]
+	responses := map[string]int{}
+	for text, count := range r.Responses {
+		if count > before.Responses[text] {
+			responses[text] = count - before.Responses[text]
 		}
 	}
-	r.Answers = answers
+	r.Responses = responses
 	return r
 }

@@ -46,7 +46,7 @@ func addRounds(rounds map[string]int, path string) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
 	gomega.Expect(err).NotTo(gomega.HaveOccurred(), text)
-	for _, metric := range families["echo_verify_requests_total"].GetMetric() {
+	for _, metric := range families["echo_verify_rounds_total"].GetMetric() {
 		labels := map[string]string{}
 		for _, label := range metric.Label {
 			labels[label.GetName()] = label.GetValue()
@@ -55,7 +55,7 @@ func addRounds(rounds map[string]int, path string) {
 	}
 }
 
-// NotVerified returns the rounds whose result is not the declared answer.
+// NotVerified returns the rounds whose result is not the declared response.
 func NotVerified(rounds map[string]int) map[string]int {
 	failed := map[string]int{}
 	for key, count := range rounds {

@@ -25,7 +25,7 @@ var echoes = map[string]echov1.EchoSpec{
 	"own":    OwnServer("own", 1),
 }
 
-// OwnServer returns the spec of a server of the user's own, with a probe: without it, a pod receives requests before
+// OwnServer returns the spec of a custom server, with a probe: without it, a pod receives requests before
 // its server listens.
 func OwnServer(message string, replicas int32) echov1.EchoSpec {
 	return echov1.EchoSpec{
@@ -109,12 +109,12 @@ func (w Workload) servers() (servers []string, err error) {
 	return servers, err
 }
 
-// ExerciseOperator creates an Echo, checks its answer, and deletes it.
+// ExerciseOperator creates an Echo, checks its response, and deletes it.
 func (w Workload) ExerciseOperator() {
 	ginkgo.GinkgoHelper()
 	cluster.CreateEcho(w.Namespace, "trial", echov1.EchoSpec{Message: "trial"})
 	cluster.WaitReady(w.Namespace, "trial")
-	cluster.ExpectAnswer(w.Namespace, "trial", "80", gomega.Equal("trial\n"))
+	cluster.ExpectBody(w.Namespace, "trial", "80", gomega.Equal("trial\n"))
 	cluster.Kubectl("-n", w.Namespace, "delete", "echo", "trial")
 	cluster.Kubectl("-n", w.Namespace, "wait", "--for=delete", "pod", "-l", "kkloud.io/echo=trial", "--timeout=120s")
 }
@@ -144,7 +144,7 @@ func (w Workload) ExpectUnaffected(before Snapshot, rolled releases.Servers) str
 	gomega.Expect(after.specs).To(gomega.Equal(before.specs), "UIDs, generations and specs of the Echoes")
 	requests := after.requests.Since(before.requests)
 	failed := requests.Failed
-	if rolled != releases.AllServers { // The server of the user's own cuts kept connections when it stops.
+	if rolled != releases.AllServers { // A custom server cuts kept connections when it stops.
 		failed += requests.KeptFailed
 	}
 	gomega.Expect(failed).To(gomega.BeZero(), "failed requests:\n%s", strings.Join(requests.Failures, "\n"))

@@ -1,0 +1,89 @@
+//go:build e2e
+
+package docs
+
+import (
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kkloud-io/echo-operator/test/internal/testcluster"
+)
+
+// registryAddress is the address of the registry in the README.
+const registryAddress = "localhost:5001"
+
+// TestQuickStart runs the quick start of the README exactly as printed, on the cluster of KUBECONFIG, which must not have
+// the operator. On the local cluster, registryAddress is the cluster's registry.
+func TestQuickStart(t *testing.T) {
+	if err := testcluster.Check(root); err != nil {
+		t.Fatal(err)
+	}
+	if testcluster.IsLocal(root) {
+		useLocalRegistry(t)
+	}
+	page := readFile(t, quickStart)
+	t.Chdir(root)
+	for _, variable := range []string{"MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "GOFLAGS"} { // Those of the make that runs this test.
+		t.Setenv(variable, "")
+	}
+	run := slices.DeleteFunc(blocks(page), func(b block) bool { return b.example })
+	start := time.Now()
+	err := runBlocks(t.Context(), run, 0, func(b block, output string) {
+		t.Logf("line %d, after %s:\n%s\n\n%s", b.line, time.Since(start).Round(time.Second), b.commands, output)
+		if b.hasOutput && !strings.HasSuffix(trimmed(output), trimmed(b.output)) {
+			t.Errorf("%s:%d: output =\n%s\nwant as its last line:\n%s", quickStart, b.line, output, b.output)
+		}
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// useLocalRegistry forwards registryAddress to the registry of the local cluster, which has no TLS and no docker daemon.
+func useLocalRegistry(t *testing.T) {
+	t.Helper()
+	bin, err := filepath.Abs(root + "/bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("CONTAINER_TOOL", "buildah --root "+bin+"/images --runroot "+bin+"/images/run")
+	t.Setenv("PUSH_FLAGS", "--tls-verify=false")
+	registry, err := os.ReadFile(bin + "/cluster/registry")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", registryAddress)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go forward(connection, strings.TrimSpace(string(registry)))
+		}
+	}()
+}
+
+func forward(connection net.Conn, address string) {
+	defer connection.Close()
+	backend, err := net.Dial("tcp", address)
+	if err != nil {
+		return
+	}
+	defer backend.Close()
+	go func() {
+		_, _ = io.Copy(backend, connection)
+		backend.(*net.TCPConn).CloseWrite()
+	}()
+	_, _ = io.Copy(connection, backend)
+}
