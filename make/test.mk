@@ -127,6 +127,6 @@ cluster-test: cluster-tools ## Test that the local cluster starts, stops, and le
 
 .PHONY: multiarch-check
 multiarch-check: IMAGE_PLATFORMS = $(PLATFORMS)
-multiarch-check: EXTRA_PACKAGES = skopeo
-multiarch-check: cluster bin/operator-sdk images push ## Compare the platforms of the pushed images with those that the bundle names.
+multiarch-check: EXTRA_PACKAGES = skopeo jq
+multiarch-check: cluster bin/operator-sdk bin/qemu-aarch64-static images push ## Compare the platforms of the pushed images with those that the bundle names, and start each program on arm64 under emulation.
 	hack/multiarch-check.sh $$(cat bin/cluster/registry)

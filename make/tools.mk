@@ -122,6 +122,8 @@ bin/nginx: | debian-packages
 	$(call unpack,nginx,usr/sbin/nginx)
 bin/prometheus bin/promtool &: | debian-packages
 	$(call unpack,prometheus,usr/bin/prometheus usr/bin/promtool)
+bin/qemu-aarch64-static: | debian-packages
+	$(call unpack,qemu-user-static,usr/bin/qemu-aarch64-static)
 unpack = @echo "Unpacking $(1) ..."; mkdir -p bin; d=$$(mktemp -d); cd $$d; apt-get -o APT::Sandbox::User=root download -qq $(1); \
 	dpkg-deb -x $(1)_*.deb .; install $(2) $(BIN); rm -rf $$d
 
