@@ -19,6 +19,10 @@ const (
 	// a change by the user. Its message repeats the error of the failing component.
 	ConditionDegraded = "Degraded"
 
+	// ConditionStalled exists only while it is True: Degraded is True, and Progressing is not. It repeats the reason
+	// and the message of Degraded. Flux, Helm and other tools that use kstatus report a failure then.
+	ConditionStalled = "Stalled"
+
 	// ConditionOverridden is True while a child has a value that an admission policy or webhook
 	// set in place of the operator's, in a field that does not affect the response. The message
 	// names the child and the fields. The condition does not affect Ready.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -13,10 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest/komega"
+	"sigs.k8s.io/yaml"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/testing/values"
@@ -32,6 +36,40 @@ func patchOfApply(manifest, stored *unstructured.Unstructured) string {
 	patch, err := jsonmergepatch.CreateThreeWayJSONMergePatch(applied, applied, current)
 	Expect(err).NotTo(HaveOccurred())
 	return string(patch)
+}
+
+// sampleEntries returns the files of the samples.
+func sampleEntries() (entries []TableEntry) {
+	for _, pattern := range []string{"*.yaml", "gateway/*.yaml"} {
+		files, err := filepath.Glob("../../config/samples/" + pattern)
+		if err != nil {
+			panic(err) // The patterns are constants.
+		}
+		for _, file := range files {
+			if filepath.Base(file) != "kustomization.yaml" {
+				entries = append(entries, Entry(nil, file))
+			}
+		}
+	}
+	return entries
+}
+
+func readManifest(file string) *unstructured.Unstructured {
+	GinkgoHelper()
+	text, err := os.ReadFile(file)
+	Expect(err).NotTo(HaveOccurred())
+	manifest := &unstructured.Unstructured{}
+	Expect(yaml.Unmarshal(text, manifest)).To(Succeed())
+	return manifest
+}
+
+// serverSideApply applies the manifest, and returns the result.
+func serverSideApply(manifest *unstructured.Unstructured, options ...client.ApplyOption) *unstructured.Unstructured {
+	GinkgoHelper()
+	applied := manifest.DeepCopy()
+	options = append(options, client.FieldOwner("gitops"), client.ForceOwnership)
+	Expect(admin.Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), options...)).To(Succeed())
+	return applied
 }
 
 var _ = Describe("The API", func() {
@@ -71,6 +109,25 @@ var _ = Describe("The API", func() {
 			}
 		},
 		entries,
+	)
+
+	// A GitOps controller compares the manifest with the Echo at each interval. An autoscaler may have changed the replicas.
+	DescribeTable("has nothing to change when a GitOps controller compares a sample again",
+		func(file string) {
+			manifest := readManifest(file)
+			manifest.SetNamespace(newNamespace())
+			_, declaresReplicas, err := unstructured.NestedFieldNoCopy(manifest.Object, "spec", "replicas")
+			Expect(err).NotTo(HaveOccurred())
+			applied := serverSideApply(manifest)
+			if !declaresReplicas {
+				scaled := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":3}}`))
+				Expect(admin.Patch(ctx, applied, scaled, client.FieldOwner("autoscaler"))).To(Succeed())
+			}
+			Expect(serverSideApply(manifest, client.DryRunAll)).To(Equal(applied), "server-side apply, as of Flux")
+			Expect(patchOfApply(manifest, applied)).To(Equal("{}"), "three-way merge, as of Argo CD")
+		},
+		func(file string) string { return filepath.Base(file) },
+		sampleEntries(),
 	)
 
 	// A client that is not written in Go sends the JSON that its author chooses.

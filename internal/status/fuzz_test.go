@@ -66,6 +66,17 @@ func FuzzOf(f *testing.F) {
 		if observed.Verification != nil {
 			want++
 		}
+		stalled, isStalled := conditions[echov1.ConditionStalled]
+		if isStalled {
+			want++
+		}
+		if lasts := degraded.Status == metav1.ConditionTrue && progressing.Status == metav1.ConditionFalse; isStalled != lasts {
+			t.Errorf("Stalled = %v, want it exactly while Degraded is True and Progressing is False: %v", stalled, got.Conditions)
+		}
+		repeatsDegraded := stalled.Status == metav1.ConditionTrue && stalled.Reason == degraded.Reason && stalled.Message == degraded.Message
+		if isStalled && !repeatsDegraded {
+			t.Errorf("Stalled does not repeat reason and message of Degraded: %v", got.Conditions)
+		}
 		if len(got.Conditions) != want || len(conditions) != want {
 			t.Fatalf("conditions = %v, want %d different ones", got.Conditions, want)
 		}

@@ -57,8 +57,8 @@ func TestScaleUpIsInFlightUntilEveryPodWasAvailableOrItsTimeIsOver(t *testing.T)
 		ready    = "+Ready +Serving -RolledOut -AsExpected -AsExpected"
 		lost     = "-PodsNotReady +Serving -RolledOut -AsExpected -AsExpected"
 		// The newest spec is rolled out, so Progressing does not change.
-		lostForLong = "-PodsNotReady +Serving -RolledOut +PodsNotReady -AsExpected"
-		exceeded    = "-ProgressDeadlineExceeded +Serving -ProgressDeadlineExceeded +ProgressDeadlineExceeded -AsExpected"
+		lostForLong = "-PodsNotReady +Serving -RolledOut +PodsNotReady -AsExpected +PodsNotReady"
+		exceeded    = "-ProgressDeadlineExceeded +Serving -ProgressDeadlineExceeded +ProgressDeadlineExceeded -AsExpected +ProgressDeadlineExceeded"
 	)
 	rolling := func(seconds int64) *echov1.Echo {
 		return withProgressing(newEcho(), metav1.ConditionTrue, echov1.ReasonRollingOut, seconds)

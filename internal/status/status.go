@@ -81,11 +81,11 @@ func Of(echo *echov1.Echo, observed Observation) echov1.EchoStatus {
 	return status
 }
 
-// conditions returns Ready, Available, Progressing, Degraded, Overridden and, with a route or a
-// verification, Routed and Verified.
+// conditions returns Ready, Available, Progressing, Degraded and Overridden, with a route or a
+// verification also Routed and Verified, and while a failure lasts also Stalled.
 func conditions(echo *echov1.Echo, observed Observation, pods appsv1.DeploymentStatus) []metav1.Condition {
 	available := availableCondition(echo, observed, pods)
-	var routed, verified *metav1.Condition
+	var routed, verified, stalled *metav1.Condition
 	if observed.Route != nil {
 		routed = new(routedCondition(echo, observed))
 	}
@@ -109,9 +109,10 @@ func conditions(echo *echov1.Echo, observed Observation, pods appsv1.DeploymentS
 		}
 		ready := readyCondition(echo, observed, failure, progressing, available, routed, verified)
 		all = []metav1.Condition{ready, available, progressing, degradedCondition(failure)}
+		stalled = stalledCondition(failure, progressing)
 	}
 	all = append(all, overriddenCondition(observed.Overridden))
-	for _, optional := range []*metav1.Condition{routed, verified} {
+	for _, optional := range []*metav1.Condition{routed, verified, stalled} {
 		if optional != nil {
 			all = append(all, *optional)
 		}
@@ -136,6 +137,15 @@ func degradedCondition(failure *Failure) metav1.Condition {
 		return condition(echov1.ConditionDegraded, metav1.ConditionFalse, echov1.ReasonAsExpected, "No failure observed")
 	}
 	return condition(echov1.ConditionDegraded, metav1.ConditionTrue, failure.Reason, "%s", failure.Message)
+}
+
+// stalledCondition returns Stalled while a failure lasts, or nil. kstatus reads Stalled; it does not know Degraded. A
+// failure during a rollout may still pass: if it does not, Progressing becomes False at the deadline.
+func stalledCondition(failure *Failure, progressing metav1.Condition) *metav1.Condition {
+	if failure == nil || progressing.Status == metav1.ConditionTrue {
+		return nil
+	}
+	return new(condition(echov1.ConditionStalled, metav1.ConditionTrue, failure.Reason, "%s", failure.Message))
 }
 
 func progressingCondition(echo *echov1.Echo, observed Observation, failure *Failure) metav1.Condition {

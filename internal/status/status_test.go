@@ -104,7 +104,7 @@ var (
 var conditionTests = map[string]struct {
 	observed Observation
 	ready    string
-	// The reasons of Ready, Available, Progressing, Degraded and Overridden, prefixed with + for True and - for False.
+	// The reasons of Ready, Available, Progressing, Degraded, Overridden and, while a failure lasts, Stalled, prefixed with + for True and - for False.
 	want    string
 	message string // Part of Ready's message.
 }{
@@ -144,21 +144,21 @@ var conditionTests = map[string]struct {
 	},
 	"a quota rejects the pods": {
 		Observation{Deployment: deployment(1, 1, 1, 1, replicaFailure), Service: &corev1.Service{}}, "1/2",
-		"-PodsRejected +Serving -RolledOut +PodsRejected -AsExpected", "exceeded quota: small",
+		"-PodsRejected +Serving -RolledOut +PodsRejected -AsExpected +PodsRejected", "exceeded quota: small",
 	},
 	"the progress deadline is exceeded": {
 		Observation{Deployment: deployment(2, 1, 1, 1, deadlineCondition), Service: &corev1.Service{}}, "1/2",
-		"-ProgressDeadlineExceeded +Serving -ProgressDeadlineExceeded +ProgressDeadlineExceeded -AsExpected", "1 of 2 pods run the newest spec",
+		"-ProgressDeadlineExceeded +Serving -ProgressDeadlineExceeded +ProgressDeadlineExceeded -AsExpected +ProgressDeadlineExceeded", "1 of 2 pods run the newest spec",
 	},
 	"a pod is unschedulable": {
 		Observation{Deployment: deployment(2, 2, 1, 1), Service: &corev1.Service{}, Pods: []corev1.Pod{unschedulable}}, "1/2",
-		"-Unschedulable +Serving -RolledOut +Unschedulable -AsExpected", "Pod p: 0/1 nodes",
+		"-Unschedulable +Serving -RolledOut +Unschedulable -AsExpected +Unschedulable", "Pod p: 0/1 nodes",
 	},
 	"several pods fail, the first by name is reported": {
 		Observation{Deployment: deployment(2, 2, 0, 0), Service: &corev1.Service{}, Pods: []corev1.Pod{
 			waiting("b", "CreateContainerConfigError", "no user"), terminating, waiting("a2", "ErrImagePull", "not found"),
 		}}, "0/2",
-		"-ImagePullFailed -NotServing -RolledOut +ImagePullFailed -AsExpected", "Pod a2, container echo: not found",
+		"-ImagePullFailed -NotServing -RolledOut +ImagePullFailed -AsExpected +ImagePullFailed", "Pod a2, container echo: not found",
 	},
 	"a pod fails while all pods serve": {
 		Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}, Pods: []corev1.Pod{waiting("a", "ImagePullBackOff", "late")}}, "2/2",

@@ -257,11 +257,11 @@ func TestFailureOfTheServersComesBeforeThatOfTheVerification(t *testing.T) {
 		Verification: &Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", 900, "service"))},
 	}
 	echo := withProgressing(withVerify(newEcho()), metav1.ConditionFalse, echov1.ReasonRolledOut, 1)
-	if got, want := reasons(Of(echo, observed)), "-ImagePullFailed +Serving -RolledOut +ImagePullFailed -AsExpected -VerificationFailed"; got != want {
+	if got, want := reasons(Of(echo, observed)), "-ImagePullFailed +Serving -RolledOut +ImagePullFailed -AsExpected -VerificationFailed +ImagePullFailed"; got != want {
 		t.Errorf("conditions = %s, want %s", got, want)
 	}
 	observed.Pods = nil
-	if got, want := reasons(Of(echo, observed)), "-VerificationFailed +Serving -RolledOut +VerificationFailed -AsExpected -VerificationFailed"; got != want {
+	if got, want := reasons(Of(echo, observed)), "-VerificationFailed +Serving -RolledOut +VerificationFailed -AsExpected -VerificationFailed +VerificationFailed"; got != want {
 		t.Errorf("conditions = %s, want %s", got, want)
 	}
 }

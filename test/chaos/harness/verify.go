@@ -37,7 +37,7 @@ func (e *Environment) Verify(ctx context.Context) error {
 	if err := e.ExpectNoWrites(ctx); err != nil {
 		return err
 	}
-	findings := slices.Concat(e.checkCreations(), e.History.CheckOrder(), e.History.CheckReady(), e.History.CheckVerified())
+	findings := slices.Concat(e.checkCreations(), e.History.CheckOrder(), e.History.CheckReady(), e.History.CheckVerified(), e.History.CheckKstatus())
 	// The control operator has no counterpart of what happened in further namespaces.
 	writes := slices.DeleteFunc(e.writes(), func(w proxy.Write) bool { return w.Namespace != e.Subject })
 	findings = append(findings, oracle.CheckWriteBound(writes, e.writeBound()))

@@ -19,7 +19,7 @@ var inProgress = []string{echov1.ReasonRollingOut, echov1.ReasonRouteNotCreated,
 // CheckCause checks that nothing of the Echo is in progress: it is ready, or it says why it is not. Then it names one
 // of its objects, and the obstacle by one of its names, or a command, if the cluster said that name in its messages.
 func CheckCause(echo *echov1.Echo, obstacle, said []string) error {
-	findings := []error{CheckObserved(echo)}
+	findings := []error{CheckObserved(echo), CheckKstatus(echo)}
 	for i := range echo.Status.Conditions {
 		c := &echo.Status.Conditions[i]
 		isProgressing := c.Type == echov1.ConditionProgressing && c.Status == metav1.ConditionTrue
