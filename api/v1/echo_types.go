@@ -240,7 +240,7 @@ type ResourceList map[corev1.ResourceName]resource.Quantity
 // EchoStatus is the observed state of an Echo.
 type EchoStatus struct {
 	// The conditions Ready (the summary), Available, Progressing, Degraded and Overridden. With
-	// `route`, also Routed. With `verify`, also Verified.
+	// `route`, also Routed. With `verify`, also Verified. While a failure lasts, also Stalled.
 	//
 	// +optional
 	// +listType=map

@@ -63,33 +63,33 @@ func podLists() [][]corev1.Pod {
 
 // routes are no HTTPRoute, and one in every state that the status distinguishes.
 func routes(spec *echov1.Route) []*status.Route {
-	answered := func(answer metav1.ConditionStatus) *status.Route {
+	routed := func(accepted metav1.ConditionStatus) *status.Route {
 		return &status.Route{Object: &gatewayv1.HTTPRoute{Status: gatewayv1.HTTPRouteStatus{RouteStatus: gatewayv1.RouteStatus{
 			Parents: []gatewayv1.RouteParentStatus{{
 				ParentRef: children.ParentRefs(spec)[0],
 				Conditions: []metav1.Condition{
-					{Type: string(gatewayv1.RouteConditionAccepted), Status: answer, Reason: "NotAllowedByListeners"},
+					{Type: string(gatewayv1.RouteConditionAccepted), Status: accepted, Reason: "NotAllowedByListeners"},
 					{Type: string(gatewayv1.RouteConditionResolvedRefs), Status: metav1.ConditionTrue},
 				},
 			}},
 		}}}}
 	}
 	return []*status.Route{
-		nil, {NotInstalled: true}, {}, {Object: &gatewayv1.HTTPRoute{}}, answered(metav1.ConditionTrue), answered(metav1.ConditionFalse),
+		nil, {NotInstalled: true}, {}, {Object: &gatewayv1.HTTPRoute{}}, routed(metav1.ConditionTrue), routed(metav1.ConditionFalse),
 	}
 }
 
 // verifications are no verifier, and one in every state that the status distinguishes.
 func verifications() []*status.Verification {
 	verifier := func(ready int32) *appsv1.Deployment {
-		template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{children.AnswerLabel: newest}}}
+		template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{children.ResponseLabel: newest}}}
 		return &appsv1.Deployment{
 			Spec:   appsv1.DeploymentSpec{Template: template},
 			Status: appsv1.DeploymentStatus{Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: ready},
 		}
 	}
 	failing := corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "verify", Labels: map[string]string{children.AnswerLabel: newest}},
+		ObjectMeta: metav1.ObjectMeta{Name: "verify", Labels: map[string]string{children.ResponseLabel: newest}},
 		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
 			Name: "service", Started: new(true), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: long}},
 		}}},
@@ -108,7 +108,7 @@ func previous() [][]metav1.Condition {
 	waitsSince := func(since metav1.Time) []metav1.Condition {
 		return []metav1.Condition{
 			condition(echov1.ConditionProgressing, metav1.ConditionTrue, echov1.ReasonRollingOut, generation, since),
-			condition(echov1.ConditionRouted, metav1.ConditionUnknown, echov1.ReasonNoParentAnswered, generation, since),
+			condition(echov1.ConditionRouted, metav1.ConditionUnknown, echov1.ReasonRouteNotReconciled, generation, since),
 			condition(echov1.ConditionVerified, metav1.ConditionUnknown, echov1.ReasonVerifying, generation, since),
 		}
 	}
