@@ -83,7 +83,7 @@ func forward(connection net.Conn, address string) {
 	defer backend.Close()
 	go func() {
 		_, _ = io.Copy(backend, connection)
-		backend.(*net.TCPConn).CloseWrite()
+		_ = backend.(*net.TCPConn).CloseWrite()
 	}()
 	_, _ = io.Copy(connection, backend)
 }
