@@ -7,7 +7,7 @@ pin: bin/controller-gen bin/kustomize bin/operator-sdk http-echo-build verifier-
 	$(call pin_image,$(VERIFIER_IMG),$(PUBLISHED)-verifier)
 	$(call pin_image,$(IMG),$(PUBLISHED))
 	$(call pin_image,$(SCORECARD_IMG),$(PUBLISHED)-scorecard)
-	@$(MAKE) --no-print-directory bundle
+	@$(MAKE) --no-print-directory bundle chart
 
 # $(call pin_image,<image>,<name without tag>) writes the digest into the files that name the image.
 define pin_image
