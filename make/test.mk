@@ -5,7 +5,7 @@ CHECKS := lint verify race test-support package-check chaos-short bench-check
 .PHONY: test-all checks layers
 test-all: test checks ## Run every check of a change: make test, lint, verify, race, the fault campaign's core, the package, and the end-to-end tests.
 # .ci/run calls it after `make test`. PLAN: see hack/build-tool.sh.
-checks: export PLAN := $(call plan,golangci-lint actionlint controller-gen crd-ref-docs operator-sdk opm kustomize kube-score $(CLUSTER_TOOLS) go-httpbin http-echo)
+checks: export PLAN := $(call plan,golangci-lint actionlint controller-gen crd-ref-docs operator-sdk opm kustomize helm kube-score $(CLUSTER_TOOLS) go-httpbin http-echo)
 checks:
 	@$(MAKE) --no-print-directory layers LAYERS="$(CHECKS)"
 	@touched=$$(hack/touched-checks.sh | paste -sd' '); echo "On a cluster: test-e2e $$touched"; \
@@ -83,7 +83,7 @@ verify: bin/controller-gen bin/kustomize bin/operator-sdk bin/opm bin/crd-ref-do
 	hack/verify.sh
 
 .PHONY: package-check
-package-check: bin/operator-sdk bin/opm bin/kustomize bin/kube-score bin/promtool package ## Validate bundle, catalog, manifests, alerts, dashboard and the CRD; warnings count as errors.
+package-check: bin/operator-sdk bin/opm bin/kustomize bin/helm bin/kube-score bin/promtool package ## Validate bundle, catalog, manifests, Helm chart, alerts, dashboard and the CRD; warnings count as errors.
 	$(NO_CLUSTER) go -C test test -count=1 ./manifests/...
 	go -C hack run ./catalog build $(BUNDLE_IMG)
 	opm validate bin/package/echo-operator
