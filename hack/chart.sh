@@ -38,12 +38,8 @@ for file in "$work"/*; do
 	[ -z "$if" ] || sed -i -e "1i {{- if $if }}" -e '$a {{- end }}' "$templates/$object.yaml"
 done
 
-# The image of a release is named by its digest. Otherwise the chart derives the tag from the version.
 for image in echo-operator echo-operator-http-echo echo-operator-verifier; do
 	reference=$(grep -oE "ghcr.io/kkloud-io/$image[:@][^ ]+" config/manager/manager.yaml)
-	digest=${reference#*@}
-	[ "$digest" != "$reference" ] || digest=
-	sed -i "\|repository: kkloud-io/$image\$|,/digest:/s/digest: .*/digest: \"$digest\"/" $chart/values.yaml
 	sed -i -E "s|ghcr.io/kkloud-io/$image[:@].*|$reference|" $chart/Chart.yaml
 done
 icon=$(sed -n 's/^  - base64data: //p' config/manifests/bases/echo-operator.clusterserviceversion.yaml)

@@ -13,7 +13,8 @@
 {{- printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
-{{/* An image of values.yaml, as (list <context> <name>). */}}
+{{/* An image, as (list <context> <name in values.yaml>). Chart.yaml has the digests, so that helm upgrade --reuse-values
+does not reuse those of the version before. */}}
 {{- define "echo-operator.image" -}}
 {{- $context := first . }}
 {{- $images := $context.Values.images }}
@@ -24,7 +25,11 @@
 {{- else if $image.digest }}
 {{- printf "%s@%s" $name $image.digest }}
 {{- else }}
-{{- printf "%s:v%s" $name $context.Chart.AppVersion }}
+{{- range index $context.Chart.Annotations "artifacthub.io/images" | fromYamlArray }}
+{{- if eq .name (kebabcase (last $)) }}
+{{- regexFind "[:@].*" .image | print $name }}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- end }}
 
