@@ -28,7 +28,7 @@ catalog-image: # Build the image of the published catalog, for hack/release/publ
 
 .PHONY: rehearse-release
 rehearse-release: EXTRA_PACKAGES = skopeo
-rehearse-release: local-only cluster bin/opm bin/operator-sdk bin/kustomize bin/controller-gen ## Rehearse the release candidate, the release and the next release of VERSION on the local cluster and its registry.
+rehearse-release: local-only cluster bin/opm bin/operator-sdk bin/kustomize bin/controller-gen bin/helm ## Rehearse the release candidate, the release and the next release of VERSION on the local cluster and its registry.
 	CONTAINER_TOOL="$(CONTAINER_TOOL)" hack/release/rehearse.sh $(VERSION)
 
 .PHONY: operatorhub
