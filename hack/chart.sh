@@ -30,11 +30,13 @@ for file in "$work"/*; do
 	if=$(condition "$object")
 	# 1. Alerts and dashboards have templates of their own, such as "{{ $labels.pod }}" and "{{pod}}".
 	# 2. A value that is JSON loses its quotes, and kustomize's line break.
-	sed -E -e '/\{\{ (include|join|ternary|\.Release|\.Values)/!s/\{\{/{{ "{{" }}/g' \
+	sed -E -e '/\{\{ (include|join|\.Release|\.Values)/!s/\{\{/{{ "{{" }}/g' \
 		-e "s/($fullname)echo-operator-/\1/; s/^( *imagePullSecrets)\.json:/\1:/" "$file" |
 		sed -Ez "s/'(\{\{[^']*toJson)\s*\}\}'/\1 }}/g" >"$templates/$object.yaml"
 	[[ $if != .Values.monitoring.* ]] ||
 		sed -i '0,/^  labels:$/s//&\n    {{- with .Values.monitoring.labels }}{{ toYaml . | nindent 4 }}{{ end }}/' "$templates/$object.yaml"
+	# Helm deletes no object with this annotation, whatever its value is.
+	sed -i '/ helm.sh\/resource-policy: keep$/{s/.*/    {{- if .Values.crds.keep }}\n&\n    {{- end }}/}' "$templates/$object.yaml"
 	[ -z "$if" ] || sed -i -e "1i {{- if $if }}" -e '$a {{- end }}' "$templates/$object.yaml"
 done
 

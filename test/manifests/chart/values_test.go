@@ -60,7 +60,7 @@ var otherChanges = map[string]change{
 	"imagePullSecrets": {`[{"name": "mirror"}]`, []string{pod + `imagePullSecrets[0].name:  → "mirror"`}},
 	"crds.enabled":     {`false`, []string{"-CustomResourceDefinition echoes.kkloud.io"}},
 	"crds.keep": {`false`, []string{
-		`CustomResourceDefinition echoes.kkloud.io metadata.annotations.helm.sh/resource-policy: "keep" → "delete"`}},
+		`CustomResourceDefinition echoes.kkloud.io metadata.annotations.helm.sh/resource-policy: "keep" → `}},
 	"watchNamespaces": {`["team-a", "team-b"]`, []string{
 		"-ClusterRoleBinding echo-operator-manager-rolebinding",
 		container + `env[0].value:  → "team-a,team-b"`,
