@@ -159,7 +159,7 @@ func TestMetadataAgreesWithThePackageOfOLM(t *testing.T) {
 		{"keywords", c.Keywords, csv.Spec.Keywords},
 		{"maintainers", c.Maintainers, csv.Spec.Maintainers},
 		{"crds", crds, []struct{ Kind, Version, Name string }{{owned.Kind, owned.Version, owned.Name}}},
-		{"links", links, slices.DeleteFunc(slices.Clone(csv.Spec.Links), func(l v1alpha1.AppLink) bool { return l.Name == "Source code" })},
+		{"links", links, csv.Spec.Links},
 	} {
 		if difference := cmp.Diff(field.want, field.got); difference != "" {
 			t.Errorf("%s of the package (-) and of Chart.yaml (+):\n%s", field.name, difference)
