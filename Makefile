@@ -133,7 +133,7 @@ build-installer: manifests bin/kustomize ## Write dist/install.yaml: the CRD and
 	kustomize build bin/overlays/default >dist/install.yaml
 
 .PHONY: chart
-chart: manifests bin/kustomize ## Generate the Helm chart from config/.
+chart: manifests bin/kustomize ## Generate the Helm chart from config/ and the bundle.
 	hack/chart.sh $(VERSION)
 
 ##@ Deployment without OLM, on the cluster of your kubeconfig; CLUSTER=local selects the local cluster

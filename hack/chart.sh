@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes what the Helm chart in dist/chart has from config/: its templates and Chart.yaml. `make chart` calls this script.
+# Writes what the Helm chart in dist/chart has from config/ and the bundle: its templates and Chart.yaml. `make chart` calls this script.
 # Usage: hack/chart.sh <version>
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -40,7 +40,7 @@ for file in "$work"/*; do
 	[ -z "$if" ] || sed -i -e "1i {{- if $if }}" -e '$a {{- end }}' "$templates/$object.yaml"
 done
 
-csv=config/manifests/bases/echo-operator.clusterserviceversion.yaml
+csv=bundle/manifests/echo-operator.clusterserviceversion.yaml
 # list <field> prints a list of the package of OLM.
 list() { sed -nE "/^  $1:$/,/^  [a-zA-Z]/s/^  ([- ] .*)/\1/p" $csv; }
 image() { grep -oE "ghcr.io/kkloud-io/$1[:@][^ ]+" config/manager/manager.yaml; }
