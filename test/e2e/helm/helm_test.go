@@ -4,6 +4,7 @@ package helm
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"regexp"
@@ -163,7 +164,7 @@ func expectServed(namespaces ...string) {
 	GinkgoHelper()
 	for _, namespace := range namespaces {
 		WaitReady(namespace, "hello")
-		ExpectAnswer(namespace, "hello", "80", Equal(namespace+"\n"))
+		ExpectResponse(namespace, "hello", "80", http.StatusOK, Equal(namespace+"\n"))
 	}
 }
 
