@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Writes what the Helm chart in dist/chart has from config/ and the bundle: its templates and Chart.yaml. `make chart` calls this script.
-# Usage: hack/chart.sh <version>
+# Writes what the Helm chart in dist/chart has from config/ and the bundle: its templates and Chart.yaml. `make chart` calls
+# this script. Usage: hack/chart.sh <version>
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=$1 chart=dist/chart templates=dist/chart/templates/generated
@@ -18,6 +18,15 @@ condition() {
 	esac
 }
 
+# escape_foreign keeps the templates of Prometheus and Grafana, such as "{{ $labels.pod }}" and "{{pod}}", from Helm.
+escape_foreign() { sed -E '/\{\{ (include|join|\.Release|\.Values)/!s/\{\{/{{ "{{" }}/g'; }
+# unquote_json removes quotes and line breaks that kustomize adds to a value that is JSON.
+unquote_json() { sed -Ez "s/'(\{\{[^']*toJson)\s*\}\}'/\1 }}/g; s/(imagePullSecrets)\.json:/\1:/"; }
+# add_labels adds the labels of the values to an object of monitoring.
+add_labels() { sed '0,/^  labels:$/s//&\n    {{- with .Values.monitoring.labels }}{{ toYaml . | nindent 4 }}{{ end }}/'; }
+# make_keep_optional makes the annotation depend on a value: Helm deletes no object that has it, with whatever content.
+make_keep_optional() { sed '/ helm.sh\/resource-policy: keep$/{s/.*/    {{- if .Values.crds.keep }}\n&\n    {{- end }}/}'; }
+
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 kustomize build config/helm -o "$work"
@@ -27,17 +36,14 @@ fullname='\{\{ include "echo-operator.fullname" \. \}\}-'
 for file in "$work"/*; do
 	# kustomize names a file <group>_<version>_<kind>_<name>. config/prometheus adds a prefix of its own.
 	object=$(sed -E "s/^(.*_)?v1_//; s/_($fullname)?(echo-operator-)?/-/; s/\.yaml$//" <<<"${file##*/}")
+	template=$(sed -E "s/($fullname)echo-operator-/\1/" "$file" | escape_foreign | unquote_json | make_keep_optional)
 	if=$(condition "$object")
-	# 1. Alerts and dashboards have templates of their own, such as "{{ $labels.pod }}" and "{{pod}}".
-	# 2. A value that is JSON loses its quotes, and kustomize's line break.
-	sed -E -e '/\{\{ (include|join|\.Release|\.Values)/!s/\{\{/{{ "{{" }}/g' \
-		-e "s/($fullname)echo-operator-/\1/; s/^( *imagePullSecrets)\.json:/\1:/" "$file" |
-		sed -Ez "s/'(\{\{[^']*toJson)\s*\}\}'/\1 }}/g" >"$templates/$object.yaml"
-	[[ $if != .Values.monitoring.* ]] ||
-		sed -i '0,/^  labels:$/s//&\n    {{- with .Values.monitoring.labels }}{{ toYaml . | nindent 4 }}{{ end }}/' "$templates/$object.yaml"
-	# Helm deletes no object with this annotation, whatever its value is.
-	sed -i '/ helm.sh\/resource-policy: keep$/{s/.*/    {{- if .Values.crds.keep }}\n&\n    {{- end }}/}' "$templates/$object.yaml"
-	[ -z "$if" ] || sed -i -e "1i {{- if $if }}" -e '$a {{- end }}' "$templates/$object.yaml"
+	case $if in
+	"") ;;
+	.Values.monitoring.*) template=$(printf '{{- if %s }}\n%s\n{{- end }}' "$if" "$(add_labels <<<"$template")") ;;
+	*) template=$(printf '{{- if %s }}\n%s\n{{- end }}' "$if" "$template") ;;
+	esac
+	echo "$template" >"$templates/$object.yaml"
 done
 
 csv=bundle/manifests/echo-operator.clusterserviceversion.yaml
