@@ -74,8 +74,7 @@ generate: bin/controller-gen ## Generate the DeepCopy methods.
 	controller-gen object paths=./api/...
 
 .PHONY: docs
-docs: bin/crd-ref-docs ## Generate the references of the API and of the metrics.
-	crd-ref-docs --source-path api/v1 --config docs/crd-ref-docs.yaml --renderer markdown --output-path docs/api.md
+docs: ## Generate the page of the metrics.
 	go test ./internal/metrics -run Page -update
 
 .PHONY: fmt

@@ -5,7 +5,7 @@ CHECKS := lint verify race test-support package-check chaos-short bench-check
 .PHONY: test-all checks layers
 test-all: test checks ## Run every check of a change: make test, lint, verify, race, the fault campaign's core, the package, and the end-to-end tests.
 # .ci/run calls it after `make test`. PLAN: see hack/build-tool.sh.
-checks: export PLAN := $(call plan,golangci-lint actionlint controller-gen crd-ref-docs operator-sdk opm kustomize helm kube-score $(CLUSTER_TOOLS) go-httpbin http-echo)
+checks: export PLAN := $(call plan,golangci-lint actionlint controller-gen operator-sdk opm kustomize helm kube-score $(CLUSTER_TOOLS) go-httpbin http-echo)
 checks:
 	@$(MAKE) --no-print-directory layers LAYERS="$(CHECKS)"
 	@touched=$$(hack/touched-checks.sh | paste -sd' '); echo "On a cluster: test-e2e $$touched"; \
@@ -79,7 +79,7 @@ wrk: # Install wrk. Another target of the same make may install other packages.
 ##@ Checks of manifests and package
 
 .PHONY: verify
-verify: bin/controller-gen bin/kustomize bin/operator-sdk bin/opm bin/crd-ref-docs ## Check that all generated files are current, and that every version agrees.
+verify: bin/controller-gen bin/kustomize bin/operator-sdk bin/opm ## Check that all generated files are current, and that every version agrees.
 	hack/verify.sh
 
 .PHONY: package-check

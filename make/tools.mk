@@ -44,7 +44,6 @@ plan = $(foreach tool,$(1),$(plan_$(tool)))
 STRIP := -ldflags '-s -w'
 $(eval $(call tool,actionlint,actionlint,github.com/rhysd/actionlint,0.2,actionlint,$(STRIP) tool))
 $(eval $(call tool,controller-gen,controller-gen,sigs.k8s.io/controller-tools,0.5,controller-gen,$(STRIP) tool))
-$(eval $(call tool,crd-ref-docs,crd-ref-docs,github.com/elastic/crd-ref-docs,0.5,crd-ref-docs,$(STRIP) tool))
 $(eval $(call tool,go-httpbin,go-httpbin,github.com/mccutchen/go-httpbin/v2,0.1,go-httpbin,$(STRIP) tool))
 $(eval $(call tool,golangci-lint,golangci-lint,github.com/golangci/golangci-lint/v2,4,golangci-lint golangci-lint-kube-api-linter,$(STRIP) tool))
 $(eval $(call tool,grpc-health-probe,grpc-health-probe,github.com/grpc-ecosystem/grpc-health-probe,0.3,grpc-health-probe,$(STRIP) tool))

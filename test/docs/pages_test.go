@@ -35,8 +35,8 @@ kubectl wait --for=condition=Ready --timeout=2m echo/hello`
 var runPages = []runPage{
 	{name: "docs/administration.md", setup: hello},
 	{name: "docs/disconnected.md"},
-	{name: "docs/echo.md", setup: apply(`{message: hello}`)},
 	{name: "docs/install.md"},
+	{name: "docs/status.md", setup: apply(`{message: hello}`)},
 	{name: "docs/upgrade.md"},
 	{name: "docs/verify.md", setup: hello},
 	{name: "docs/runbooks/EchoConflict.md", setup: `kubectl create service clusterip echo-hello --tcp=80

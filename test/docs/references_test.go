@@ -122,14 +122,14 @@ func TestEveryMetricInDocumentsExists(t *testing.T) {
 
 func TestEveryReasonOfAConditionIsDocumented(t *testing.T) {
 	reason := regexp.MustCompile(`(?m)^\s+Reason\w+\s*= "(\w+)"`)
-	page := readFile(t, "docs/echo.md")
+	page := readFile(t, statusPage)
 	for name := range paths(t) {
 		if path.Dir(name) != "api/v1" || path.Ext(name) != ".go" {
 			continue
 		}
 		for _, match := range reason.FindAllStringSubmatch(readFile(t, name), -1) {
 			if !strings.Contains(page, "`"+match[1]+"`") {
-				t.Errorf("docs/echo.md does not describe the reason %s of %s", match[1], name)
+				t.Errorf("%s does not describe the reason %s of %s", statusPage, match[1], name)
 			}
 		}
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	tutorial = "docs/tutorial.md"
+	tutorial = "docs/getting-started.md"
 	// tutorialNamespace is the namespace that the tutorial uses.
 	tutorialNamespace = "echo-tutorial"
 )
