@@ -33,7 +33,7 @@ kubectl wait --for=condition=Ready --timeout=2m echo/hello`
 
 // runPages are the pages whose commands run on the cluster of KUBECONFIG, which has the operator.
 var runPages = []runPage{
-	{name: "docs/administration.md", setup: hello},
+	{name: "docs/configure.md", setup: hello},
 	{name: "docs/disconnected.md"},
 	{name: "docs/echo.md", setup: apply(`{message: hello}`)},
 	{name: "docs/install.md"},
