@@ -50,10 +50,11 @@ var runPages = []runPage{
 	{name: "docs/troubleshooting.md"},
 	{name: "docs/upgrade.md"},
 	{name: "docs/verify.md", setup: hello},
-	// The last commands of this section delete the operator's pods.
 	{name: runbooks, sections: []string{
-		"EchoOperatorAbsent", "EchoOperatorReconcileErrors", "EchoOperatorQueueLatency", "EchoOperatorNamespaceNotServed", "EchoOperatorNoLeader",
+		"EchoOperatorAbsent", "EchoOperatorReconcileErrors", "EchoOperatorQueueLatency", "EchoOperatorNamespaceNotServed",
 	}},
+	// These sections end with the deletion of the operator's pods.
+	{name: runbooks, sections: []string{"EchoOperatorNoLeader"}},
 	{name: runbooks, sections: []string{"EchoOperatorQueueStuck"}},
 	{name: runbooks, sections: []string{"EchoOperatorWriteStorm", "EchoVerificationStale"}, setup: hello},
 	{name: runbooks, sections: []string{"EchoNotReady"}, setup: apply(`{message: hello, pod: {nodeSelector: {example.com/disk: none}}}`) + `
