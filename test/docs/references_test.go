@@ -81,11 +81,11 @@ func TestTableOfFlagsMatchesTheOperator(t *testing.T) {
 		text["--"+strings.Fields(part)[0]] = part
 	}
 	delete(text, "--kubeconfig")
-	for _, row := range rows(t, "docs/administration.md", "flag") {
+	for _, row := range rows(t, "docs/configure.md", "flag") {
 		flag, value := strings.Trim(row[0], "`"), strings.Trim(strings.Fields(row[1])[0], "`;")
 		description, exists := text[flag]
 		if !exists {
-			t.Errorf("docs/administration.md: the operator has no flag %s", flag)
+			t.Errorf("docs/configure.md: the operator has no flag %s", flag)
 			continue
 		}
 		delete(text, flag)
@@ -94,11 +94,11 @@ func TestTableOfFlagsMatchesTheOperator(t *testing.T) {
 			continue
 		}
 		if !strings.Contains(description, "(default "+value+")") && !strings.Contains(description, fmt.Sprintf("(default %q)", value)) {
-			t.Errorf("docs/administration.md: flag %s has the default %s, but the operator prints %q", flag, value, description)
+			t.Errorf("docs/configure.md: flag %s has the default %s, but the operator prints %q", flag, value, description)
 		}
 	}
 	for flag := range text {
-		t.Errorf("docs/administration.md does not describe flag %s", flag)
+		t.Errorf("docs/configure.md does not describe flag %s", flag)
 	}
 }
 

@@ -20,7 +20,9 @@ const (
 // block is a fenced block of commands on a page.
 type block struct {
 	// line is the first line of its commands.
-	line     int
+	line int
+	// section is the heading of level 2 above it.
+	section  string
 	commands string
 	// output is the expected output, if hasOutput is true: the content of a fenced block of the
 	// language console or text that follows immediately.
@@ -36,9 +38,12 @@ const exampleMark = "<!-- example -->"
 // blocks returns the fenced blocks of the language sh on a page, from top to bottom.
 func blocks(page string) []block {
 	var found []block
-	follows := false
+	section, follows := "", false
 	lines := strings.Split(page, "\n")
 	for i := 0; i < len(lines); i++ {
+		if heading, isHeading := strings.CutPrefix(lines[i], "## "); isHeading {
+			section = heading
+		}
 		indentation := lines[i][:len(lines[i])-len(strings.TrimLeft(lines[i], " "))]
 		language, isFence := strings.CutPrefix(lines[i], indentation+"```")
 		if !isFence {
@@ -55,7 +60,7 @@ func blocks(page string) []block {
 		}
 		if follows = language == "sh"; follows {
 			example := begin > 1 && strings.TrimSpace(lines[begin-2]) == exampleMark
-			found = append(found, block{line: begin + 1, commands: text, example: example})
+			found = append(found, block{line: begin + 1, section: section, commands: text, example: example})
 		}
 	}
 	return found

@@ -43,7 +43,7 @@ func TestTutorial(t *testing.T) {
 	}
 }
 
-// TestPages runs the commands of the other pages on that cluster, each page in a namespace of its own.
+// TestPages runs the commands of the other pages on that cluster, each page or group of sections in a namespace of its own.
 func TestPages(t *testing.T) {
 	if err := testcluster.Check(root); err != nil {
 		t.Fatal(err)
@@ -52,7 +52,7 @@ func TestPages(t *testing.T) {
 	run(t, "sh", "-c", "cp $KUBECONFIG "+kubeconfig)
 	t.Setenv("KUBECONFIG", kubeconfig)
 	for i, page := range runPages {
-		t.Run(page.name, func(t *testing.T) {
+		t.Run(strings.Join(append([]string{page.name}, page.sections...), " "), func(t *testing.T) {
 			namespace := fmt.Sprint("echo-page-", i)
 			run(t, "kubectl", "delete", "namespace", namespace, "--ignore-not-found") // A failed run leaves it.
 			run(t, "kubectl", "create", "namespace", namespace)
@@ -61,7 +61,7 @@ func TestPages(t *testing.T) {
 			replace := strings.NewReplacer(append([]string{"<namespace>", namespace, demoNamespace, namespace, "<name>", "hello"}, page.replace...)...)
 			all := []block{{commands: "cd " + t.TempDir() + "\n" + page.setup}}
 			for _, b := range blocks(readFile(t, page.name)) {
-				if b.commands = replace.Replace(b.commands); !b.example {
+				if b.commands = replace.Replace(b.commands); page.runs(b.section) && !b.example {
 					all = append(all, b)
 				}
 			}

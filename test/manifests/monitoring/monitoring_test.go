@@ -76,6 +76,8 @@ func TestEveryAlertFiresAndStaysSilentAsItsPromtoolTestsExpect(t *testing.T) {
 }
 
 func TestEveryAlertHasSeverityTextsAndRunbook(t *testing.T) {
+	const runbooks = "docs/runbooks.md"
+	page := string(repo.Read(t, repo.Root+"/"+runbooks))
 	alerts, err := Alerts(repo.Root)
 	if err != nil {
 		t.Fatal(err)
@@ -87,13 +89,16 @@ func TestEveryAlertHasSeverityTextsAndRunbook(t *testing.T) {
 		if alert.Annotations["summary"] == "" || alert.Annotations["description"] == "" {
 			t.Errorf("alert %s has no annotation summary or description", alert.Alert)
 		}
-		runbook := "docs/runbooks/" + alert.Alert + ".md"
-		if got, want := alert.Annotations["runbook_url"], "https://github.com/kkloud-io/echo-operator/blob/main/"+runbook; got != want {
-			t.Errorf("alert %s: runbook_url is %q, want %q", alert.Alert, got, want)
+		runbook := "https://github.com/kkloud-io/echo-operator/blob/main/" + runbooks + "#" + strings.ToLower(alert.Alert)
+		if got := alert.Annotations["runbook_url"]; got != runbook {
+			t.Errorf("alert %s: runbook_url is %q, want %q", alert.Alert, got, runbook)
 		}
-		if _, err := os.Stat(repo.Root + "/" + runbook); err != nil {
-			t.Errorf("alert %s has no runbook: %v", alert.Alert, err)
+		if !strings.Contains(page, "\n## "+alert.Alert+"\n") {
+			t.Errorf("%s has no section %s", runbooks, alert.Alert)
 		}
+	}
+	if sections := strings.Count(page, "\n## "); sections != len(alerts) {
+		t.Errorf("%s has %d sections, want one for each of the %d alerts", runbooks, sections, len(alerts))
 	}
 }
 
