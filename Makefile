@@ -51,7 +51,7 @@ demo: cluster $(INSTALLED:%=%-build) $(INSTALLED:%=%-push) ## Start a cluster wi
 
 .PHONY: clean
 clean: cluster-down ## Stop the local cluster, and delete everything that make has built.
-	rm -rf bin dist
+	rm -rf bin dist/install.yaml
 
 .PHONY: version
 version: # Print the version, for scripts.
@@ -131,6 +131,10 @@ build-installer: manifests bin/kustomize ## Write dist/install.yaml: the CRD and
 	$(call overlay,default)
 	mkdir -p dist
 	kustomize build bin/overlays/default >dist/install.yaml
+
+.PHONY: chart
+chart: manifests bin/kustomize ## Generate the Helm chart from config/ and the bundle.
+	hack/chart.sh $(VERSION)
 
 ##@ Deployment without OLM, on the cluster of your kubeconfig; CLUSTER=local selects the local cluster
 

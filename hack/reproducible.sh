@@ -16,12 +16,12 @@ build() {
 	mkdir "$dir/bin"
 	# Reuse the tools of this clone, whose names have their versions.
 	for name in controller-gen kustomize operator-sdk opm; do ln -s "$(realpath "$here/bin/$name")" "$dir/bin"; done
-	make --no-print-directory -C "$dir" CONTAINER_TOOL="$tool" bundle catalog images >"$dir/log" 2>&1 || {
+	make --no-print-directory -C "$dir" CONTAINER_TOOL="$tool" bundle catalog chart images >"$dir/log" 2>&1 || {
 		tail -20 "$dir/log" >&2
 		return 1
 	}
 	git -C "$dir" diff --stat --exit-code >&2
-	for name in bundle catalog; do
+	for name in bundle catalog dist/chart; do
 		echo "$name/ $(cd "$dir/$name" && find . -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum | cut -c1-64)"
 	done
 	for name in "" -http-echo -verifier -scorecard -bundle -catalog; do

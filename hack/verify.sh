@@ -4,10 +4,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-sums() { find api config bundle bundle.Dockerfile catalog docs/api.md docs/metrics.md go.mod go.sum -type f -exec sha256sum {} + | sort -k 2; }
+sums() { find api config bundle bundle.Dockerfile catalog dist/chart docs/api.md docs/metrics.md go.mod go.sum -type f -exec sha256sum {} + | sort -k 2; }
 
 before=$(sums)
-make --no-print-directory bundle catalog docs >/dev/null
+make --no-print-directory bundle catalog chart docs >/dev/null
 go mod tidy
 for module in hack test; do
 	(cd $module && go mod tidy -diff)

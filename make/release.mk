@@ -7,7 +7,7 @@ pin: bin/controller-gen bin/kustomize bin/operator-sdk http-echo-build verifier-
 	$(call pin_image,$(VERIFIER_IMG),$(PUBLISHED)-verifier)
 	$(call pin_image,$(IMG),$(PUBLISHED))
 	$(call pin_image,$(SCORECARD_IMG),$(PUBLISHED)-scorecard)
-	@$(MAKE) --no-print-directory bundle
+	@$(MAKE) --no-print-directory bundle chart
 
 # $(call pin_image,<image>,<name without tag>) writes the digest into the files that name the image.
 define pin_image
@@ -27,7 +27,7 @@ catalog-image: # Build the image of the published catalog, for hack/release/publ
 
 .PHONY: rehearse-release
 rehearse-release: EXTRA_PACKAGES = skopeo
-rehearse-release: local-only cluster bin/opm bin/operator-sdk bin/kustomize bin/controller-gen ## Rehearse the release candidate, the release and the next release of VERSION on the local cluster and its registry.
+rehearse-release: local-only cluster bin/opm bin/operator-sdk bin/kustomize bin/controller-gen bin/helm ## Rehearse the release candidate, the release and the next release of VERSION on the local cluster and its registry.
 	CONTAINER_TOOL="$(CONTAINER_TOOL)" hack/release/rehearse.sh $(VERSION)
 
 .PHONY: operatorhub

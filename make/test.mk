@@ -5,7 +5,7 @@ CHECKS := lint verify race test-support package-check chaos-short bench-check
 .PHONY: test-all checks layers
 test-all: test checks ## Run every check of a change: make test, lint, verify, race, the fault campaign's core, the package, and the end-to-end tests.
 # .ci/run calls it after `make test`. PLAN: see hack/build-tool.sh.
-checks: export PLAN := $(call plan,golangci-lint actionlint controller-gen crd-ref-docs operator-sdk opm kustomize kube-score $(CLUSTER_TOOLS) go-httpbin http-echo)
+checks: export PLAN := $(call plan,golangci-lint actionlint controller-gen crd-ref-docs operator-sdk opm kustomize helm kube-score $(CLUSTER_TOOLS) go-httpbin http-echo)
 checks:
 	@$(MAKE) --no-print-directory layers LAYERS="$(CHECKS)"
 	@touched=$$(hack/touched-checks.sh | paste -sd' '); echo "On a cluster: test-e2e $$touched"; \
@@ -83,7 +83,7 @@ verify: bin/controller-gen bin/kustomize bin/operator-sdk bin/opm bin/crd-ref-do
 	hack/verify.sh
 
 .PHONY: package-check
-package-check: bin/operator-sdk bin/opm bin/kustomize bin/kube-score bin/promtool package ## Validate bundle, catalog, manifests, alerts, dashboard and the CRD; warnings count as errors.
+package-check: bin/operator-sdk bin/opm bin/kustomize bin/helm bin/kube-score bin/promtool package ## Validate bundle, catalog, manifests, Helm chart, alerts, dashboard and the CRD; warnings count as errors.
 	$(NO_CLUSTER) go -C test test -count=1 ./manifests/...
 	go -C hack run ./catalog build $(BUNDLE_IMG)
 	opm validate bin/package/echo-operator
@@ -112,12 +112,14 @@ e2e-slow: EXTRA_PACKAGES = chromium
 e2e-slow: local-only cluster-gateway cluster-samples bin/operator-sdk images push prober ## Run the longest specs: disturbed verification, the scorecard, a page in a browser.
 	$(E2E) -timeout 3h -label-filter=slow ./e2e
 
-.PHONY: e2e-olm-v0 e2e-olm-v1 test-catalogs
+.PHONY: e2e-olm-v0 e2e-olm-v1 e2e-helm test-catalogs
 e2e-olm-v0: EXTRA_PACKAGES = skopeo
 e2e-olm-v0: test-catalogs build-installer ## Test upgrades, install modes, a mirror, and an installation without OLM.
 	$(E2E) -procs=3 -timeout 40m -label-filter='$(or $(LABELS),!slow)' ./e2e/olmv0
 e2e-olm-v1: cluster-olm-v1 test-catalogs ## Test installation, upgrades and removal with OLM v1.
 	$(E2E) -timeout 20m -label-filter='$(LABELS)' ./e2e/olmv1
+e2e-helm: test-catalogs bin/helm ## Test installation, upgrades, rollbacks and removal with Helm.
+	$(E2E) -timeout 20m -label-filter='$(LABELS)' ./e2e/helm
 test-catalogs: local-only cluster cluster-samples $(foreach i,http-echo verifier docker,$(i)-build $(i)-push) package prober prometheus bin/opm # Push this tree, its predecessor, later versions, and a catalog.
 	CONTAINER_TOOL="$(CONTAINER_TOOL)" OPM_VERSION=$(OPM_VERSION) hack/catalog/test-catalogs.sh
 

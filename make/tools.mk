@@ -48,6 +48,7 @@ $(eval $(call tool,crd-ref-docs,crd-ref-docs,github.com/elastic/crd-ref-docs,0.5
 $(eval $(call tool,go-httpbin,go-httpbin,github.com/mccutchen/go-httpbin/v2,0.1,go-httpbin,$(STRIP) tool))
 $(eval $(call tool,golangci-lint,golangci-lint,github.com/golangci/golangci-lint/v2,4,golangci-lint golangci-lint-kube-api-linter,$(STRIP) tool))
 $(eval $(call tool,grpc-health-probe,grpc-health-probe,github.com/grpc-ecosystem/grpc-health-probe,0.3,grpc-health-probe,$(STRIP) tool))
+$(eval $(call tool,helm,helm,helm.sh/helm/v4,3,helm,$(STRIP) tool))
 $(eval $(call tool,http-echo,http-echo,github.com/hashicorp/http-echo,0.1,http-echo,$(STRIP) tool))
 $(eval $(call tool,kube-score,kube-score,github.com/zegl/kube-score,0.5,kube-score,$(STRIP) tool))
 $(eval $(call tool,kustomize,kustomize,sigs.k8s.io/kustomize/kustomize/v5,0.3,kustomize,$(STRIP) tool))

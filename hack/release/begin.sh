@@ -21,5 +21,5 @@ if awk '/^- /{open = 1} /^  commit:/{open = 0} END {exit !open}' catalog/release
 else
 	printf -- '- version: %s\n  rollsServers: none\n' "$next" >>catalog/releases.yaml
 fi
-make --no-print-directory bundle >/dev/null
+make --no-print-directory bundle chart >/dev/null
 echo "The version of this tree is $next. Commit it: \"Begin $next\"."

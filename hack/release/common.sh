@@ -1,6 +1,7 @@
 # Variables and functions of the scripts in this folder. They run in the root of the repository.
 #   REGISTRY       where to push, ghcr.io by default; the rehearsal sets the registry of the local cluster
 #   SKOPEO_FLAGS   flags of skopeo for that registry, for example --tls-verify=false
+#   HELM_FLAGS     flags of helm push for that registry, for example --plain-http
 # shellcheck shell=bash
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -38,6 +39,21 @@ publish() {
 		push "$1" "$2"
 	fi
 	echo "$2 $digest"
+}
+
+# publish_chart packages and pushes the Helm chart, as publish does. A registry adds the time to the manifest of a chart, so
+# the digest of the package decides whether it has this chart already. It prints name and digest.
+publish_chart() {
+	local chart=ghcr.io/kkloud-io/charts/echo-operator:$version package=bin/echo-operator-$version.tgz digest
+	rm -rf bin/chart
+	cp -r dist/chart bin/chart
+	find bin/chart -exec touch -d "$(sed -n 's/^RELEASE_DATE ?= //p' Makefile)" {} + # The package contains these times.
+	helm package bin/chart --destination bin >&2
+	remote_digest "$chart" >/dev/null || helm push ${HELM_FLAGS:-} "$package" "oci://$registry/kkloud-io/charts" >&2
+	digest=$(sha256sum "$package" | cut -d' ' -f1)
+	skopeo inspect --raw ${SKOPEO_FLAGS:-} "$(remote "$chart")" | grep -q "$digest" ||
+		fail "$chart is published, and this commit packages another chart: a published tag is never moved"
+	echo "$chart $(remote_digest "$chart")"
 }
 
 # push <local image> <image> pushes an image, also under a tag that exists.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Pushes the images of a release, the bundle last, and prints name and digest of each. A published tag is never moved; to
+# Pushes the images of a release, the bundle last, and the Helm chart, and prints name and digest of each. A published tag is never moved; to
 # repeat a failed run has no other effect. Usage: hack/release/push.sh
 source "$(dirname "$0")/common.sh"
 for name in "${images[@]}"; do
@@ -8,3 +8,6 @@ for name in "${images[@]}"; do
 	[ "$name" = bundle ] || grep -qr "$image@$digest" config || fail "$image has digest $digest, which no manifest names"
 	echo "$image $digest"
 done
+line=$(publish_chart)
+digest=${line##* } chart=${line% *}
+echo "${chart%:*} $digest"

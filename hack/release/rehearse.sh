@@ -10,7 +10,7 @@ here=$PWD
 clone=$(mktemp -d)
 trap 'chmod -R u+w "$clone"; rm -rf "$clone"; uninstall' EXIT
 REGISTRY=$(cat bin/cluster/registry)
-export REGISTRY SKOPEO_FLAGS=--tls-verify=false
+export REGISTRY SKOPEO_FLAGS=--tls-verify=false HELM_FLAGS=--plain-http
 export KUBECONFIG=$here/bin/cluster/kubeconfig
 namespace=echo-operator-system
 
@@ -68,7 +68,7 @@ cd "$clone/echo-operator"
 git config user.name rehearsal
 git config user.email rehearsal@example.com
 mkdir bin
-ln -s "$here"/bin/{controller-gen,kustomize,operator-sdk,opm}-* bin # Reuse the tools of this clone.
+ln -s "$here"/bin/{controller-gen,kustomize,operator-sdk,opm,helm}-* bin # Reuse the tools of this clone.
 
 release "$release-rc.1"
 
