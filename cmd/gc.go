@@ -8,7 +8,7 @@ import (
 )
 
 // By default, Go allows as much garbage as live memory. With many Echoes that costs too much
-// memory. With few Echoes the collector runs too often. docs/performance.md has measurements.
+// memory. With few Echoes the collector runs too often. test/performance/README.md has measurements.
 const (
 	// garbagePercent is the allowed garbage, relative to live memory.
 	garbagePercent = 50

@@ -22,8 +22,8 @@ import (
 	"github.com/kkloud-io/echo-operator/test/e2e/internal/workload"
 )
 
-// requests changes Echoes while probers request them. docs/pods.md documents the
-// guarantees that it checks.
+// requests changes Echoes while probers request them. docs/guarantees.md documents what
+// it checks.
 func requests() {
 	const namespace = "requests-e2e"
 	response := "first" // The present response of the Echoes.

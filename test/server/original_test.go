@@ -163,7 +163,7 @@ func TestResponsesAreThoseOfTheOriginal(t *testing.T) {
 	}
 }
 
-// Each difference is deliberate; docs/adr/0011-server.md has the reasons.
+// Each difference is deliberate.
 func TestDifferencesFromTheOriginalAreDeliberate(t *testing.T) {
 	t.Parallel()
 	ours, original := programs(t)

@@ -4,7 +4,7 @@
 // "original": originalUpdate for update. The comments before its package clause are its header:
 //
 //	// Mutant: an operator that does this
-//	// Guarantee: the number of the guarantee in docs/reliability.md that it violates
+//	// Guarantee: the number of the guarantee in docs/guarantees.md that it violates
 //	// Suite: the suite that has to catch it
 //	// Package: the directory of the package
 package mutants
