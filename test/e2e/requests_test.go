@@ -91,7 +91,7 @@ func requests() {
 			strings.Join(table, "\n"))
 	})
 
-	DescribeTable("responses every request with the old or the new response during", func(change func(), next string) {
+	DescribeTable("responds to every request with the old or the new response during", func(change func(), next string) {
 		before := map[string]workload.Requests{}
 		for _, echo := range echoes {
 			before[echo] = workload.RequestsOf(namespace, echo)
