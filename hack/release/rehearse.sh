@@ -1,14 +1,20 @@
 #!/usr/bin/env bash
 # Rehearses three releases in a row on the local cluster: a release candidate, the release and the next release. It runs
-# the scripts of the release workflow in a clone, with the cluster's registry in place of ghcr.io. The cluster, which polls
-# the catalog, must upgrade by itself each time. `make rehearse-release VERSION=X.Y.Z` calls this script.
+# the scripts of the release workflow in a clone, with the cluster's registry, which it empties, in place of ghcr.io. The
+# cluster, which polls the catalog, must upgrade by itself each time. `make rehearse-release` calls this script.
 # The clone has the version of its own Makefile.
 unset VERSION MAKEFLAGS MAKEOVERRIDES MFLAGS OLM_MANIFESTS
 source "$(dirname "$0")/common.sh"
 release=${1:?usage: hack/release/rehearse.sh <version>}
+release=${release%-rc.*}
+candidate=$version
+[[ $candidate == "$release"-rc.* ]] || candidate=$release-rc.1
 here=$PWD
 clone=$(mktemp -d)
 trap 'chmod -R u+w "$clone"; rm -rf "$clone"; uninstall' EXIT
+local-cluster down
+rm -rf bin/cluster/registry-data # Tests push other images under the tags of this version.
+local-cluster up
 REGISTRY=$(cat bin/cluster/registry)
 export REGISTRY SKOPEO_FLAGS=--tls-verify=false HELM_FLAGS=--plain-http
 export KUBECONFIG=$here/bin/cluster/kubeconfig
@@ -70,14 +76,23 @@ git config user.email rehearsal@example.com
 mkdir bin
 ln -s "$here"/bin/{controller-gen,kustomize,operator-sdk,opm,helm}-* bin # Reuse the tools of this clone.
 
-release "$release-rc.1"
+# The catalog also offers the releases that this tree names, whose images are those of their commits.
+for commit in $(sed -n 's/^  commit: //p' catalog/releases.yaml); do
+	step "Build and push the release of commit ${commit::12}"
+	git checkout -q "$commit"
+	hack/release/build.sh
+	hack/release/push.sh
+	git checkout -q -
+done
 
-step "Install $release-rc.1 from channel candidate-v${release%%.*}"
+release "$candidate"
+
+step "Install $candidate from channel candidate-v${release%%.*}"
 kubectl apply -f config/olm/namespace.yaml -f config/olm/operatorgroup.yaml
 sed 's/interval: .*/interval: 1m/' config/olm/catalogsource.yaml | kubectl apply -f -
 kubectl -n olm wait --for=jsonpath='{.status.connectionState.lastObservedState}'=READY --timeout=3m catalogsource/echo-operator
 sed "s/channel: .*/channel: candidate-v${release%%.*}/" config/olm/subscription.yaml | kubectl apply -f -
-await_version "$release-rc.1"
+await_version "$candidate"
 kubectl create namespace rehearsal
 kubectl -n rehearsal apply -f - <<<'{"apiVersion": "kkloud.io/v1", "kind": "Echo", "metadata": {"name": "hello"}, "spec": {"message": "released"}}'
 kubectl -n rehearsal wait --for=condition=Ready --timeout=3m echo/hello
@@ -99,4 +114,4 @@ CONTAINER_TOOL="$CONTAINER_TOOL" make --no-print-directory docker-build RELEASE_
 expect_failure "a published tag is never moved" hack/release/push.sh
 sed -i 's/@sha256:..../@sha256:0000/' bundle/manifests/*.clusterserviceversion.yaml
 expect_failure "cannot be pulled without credentials" hack/release/check-images.sh
-step "Rehearsed $release-rc.1, $release and $major.$((minor + 1)).0."
+step "Rehearsed $candidate, $release and $major.$((minor + 1)).0."
