@@ -66,8 +66,8 @@ RUN ["/usr/local/go/bin/go", "build", "-trimpath", "-buildvcs=false", "-ldflags=
 # The verifier of an Echo (--target verifier).
 FROM own AS verifier
 LABEL org.opencontainers.image.title="Echo Operator verifier" name="echo-operator-verifier" summary="Echo Operator verifier" \
-      org.opencontainers.image.description="Requests the answer of an Echo and compares it with the declared one" \
-      description="Requests the answer of an Echo and compares it with the declared one"
+      org.opencontainers.image.description="Requests the response of an Echo and compares it with the declared one" \
+      description="Requests the response of an Echo and compares it with the declared one"
 COPY --from=build-verifier /src/verifier /verifier
 ENTRYPOINT ["/verifier"]
 
@@ -79,7 +79,7 @@ RUN ["/usr/local/go/bin/go", "build", "-trimpath", "-buildvcs=false", "-o", "/sr
 
 FROM own AS manager
 LABEL org.opencontainers.image.title="Echo Operator" name="echo-operator" summary="Echo Operator" \
-      org.opencontainers.image.description="Keeps an HTTP endpoint for each Echo that answers with its message" \
-      description="Keeps an HTTP endpoint for each Echo that answers with its message"
+      org.opencontainers.image.description="Keeps an HTTP endpoint for each Echo that responds with its message" \
+      description="Keeps an HTTP endpoint for each Echo that responds with its message"
 COPY --from=build-manager /src/manager /manager
 ENTRYPOINT ["/manager"]
