@@ -51,7 +51,7 @@ release() {
 	hack/release/prepare.sh
 	expect_failure "the version of this commit is $1" hack/release/check.sh v99.0.0
 	git add -A
-	git commit -qm "Release $1"
+	git commit -q --allow-empty -m "Release $1" # The tree may be prepared already.
 	git tag "v$1"
 
 	step "$1: build, push, and push again"
