@@ -38,7 +38,8 @@ var _ = Describe("Helm", Serial, func() {
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { Kubectl("delete", "namespace", "echo-demo", "--ignore-not-found") })
 		var outputs []string
-		for _, block := range regexp.MustCompile("(?s)\n```sh\n(.*?)```\n").FindAllStringSubmatch(string(page), -1) {
+		// A mark in place of the empty line makes a block an example.
+		for _, block := range regexp.MustCompile("(?s)\n\n```sh\n(.*?)\n```").FindAllStringSubmatch(string(page), -1) {
 			outputs = append(outputs, shell(block[1]))
 		}
 		Expect(outputs).To(HaveLen(6))
