@@ -41,6 +41,7 @@ func TestHelm(t *testing.T) {
 var _ = BeforeSuite(func() {
 	By("removing the remains of an earlier run and of the demo")
 	Kubectl("-n", operatorNamespace, "delete", "subscriptions,csv", "--all", "--ignore-not-found")
+	Kubectl("delete", "clusterroles", "-l", "app.kubernetes.io/name=echo-operator,olm.managed=true")
 	removeOperator()
 })
 
