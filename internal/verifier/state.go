@@ -2,7 +2,7 @@ package verifier
 
 const (
 	// window is the number of rounds in which two wrong responses count. A server that should not
-	// receive requests responses only some of them, so its responses need not be consecutive.
+	// receive requests responds to some of them only, so its responses need not be consecutive.
 	window = 10
 	// maxWrong is the number of wrong responses within the window that fails the verification.
 	maxWrong = 2
