@@ -42,7 +42,7 @@ publish() {
 }
 
 # publish_chart packages and pushes the Helm chart, as publish does. A registry adds the time to the manifest of a chart, so
-# the digest of the package decides whether it has this chart already. It prints name and digest.
+# the digest of the package decides whether it has this chart already. It prints its name without the tag, and its digest.
 publish_chart() {
 	local chart=ghcr.io/kkloud-io/charts/echo-operator:$version package=bin/echo-operator-$version.tgz digest
 	rm -rf bin/chart
@@ -53,7 +53,7 @@ publish_chart() {
 	digest=$(sha256sum "$package" | cut -d' ' -f1)
 	skopeo inspect --raw ${SKOPEO_FLAGS:-} "$(remote "$chart")" | grep -q "$digest" ||
 		fail "$chart is published, and this commit packages another chart: a published tag is never moved"
-	echo "$chart $(remote_digest "$chart")"
+	echo "${chart%:*} $(remote_digest "$chart")"
 }
 
 # push <local image> <image> pushes an image, also under a tag that exists.

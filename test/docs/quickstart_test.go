@@ -3,8 +3,10 @@
 package docs
 
 import (
-	"io"
 	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -62,28 +64,8 @@ func useLocalRegistry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { listener.Close() })
-	go func() {
-		for {
-			connection, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go forward(connection, strings.TrimSpace(string(registry)))
-		}
-	}()
-}
-
-func forward(connection net.Conn, address string) {
-	defer connection.Close()
-	backend, err := net.Dial("tcp", address)
-	if err != nil {
-		return
-	}
-	defer backend.Close()
-	go func() {
-		_, _ = io.Copy(backend, connection)
-		_ = backend.(*net.TCPConn).CloseWrite()
-	}()
-	_, _ = io.Copy(connection, backend)
+	forward := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: strings.TrimSpace(string(registry))})
+	server := &http.Server{Handler: forward, ReadHeaderTimeout: time.Minute}
+	t.Cleanup(func() { _ = server.Close() })
+	go func() { _ = server.Serve(listener) }()
 }
