@@ -66,11 +66,15 @@ func blocks(page string) []block {
 	return found
 }
 
-// age matches a duration, as in the column AGE.
-var age = regexp.MustCompile(`(^|\s)(?:\d+[dhms])+\b`)
+var (
+	// age matches a duration, as in the column AGE.
+	age = regexp.MustCompile(`(^|\s)(?:\d+[dhms])+\b`)
+	// padding matches the space between two columns, whose width depends on the age.
+	padding = regexp.MustCompile(` {2,}`)
+)
 
-// matches reports whether an output equals the expected one. It ignores white space at the end of
-// lines, and empty lines at the end. An age matches any word, and a line ... any number of lines.
+// matches reports whether an output equals the expected one. It ignores white space at the end of lines, empty lines at
+// the end, and the width of columns. An age matches any word, and a line ... any number of lines.
 func (b block) matches(output string) bool {
 	var pattern strings.Builder
 	for line := range strings.SplitSeq(trimmed(b.output), "\n") {
@@ -83,10 +87,11 @@ func (b block) matches(output string) bool {
 	return regexp.MustCompile(`^` + pattern.String() + `$`).MatchString(trimmed(output) + "\n")
 }
 
+// trimmed returns a text without what matches ignores.
 func trimmed(text string) string {
 	lines := strings.Split(text, "\n")
 	for i := range lines {
-		lines[i] = strings.TrimRight(lines[i], " \t\r")
+		lines[i] = padding.ReplaceAllString(strings.TrimRight(lines[i], " \t\r"), "  ")
 	}
 	return strings.TrimRight(strings.Join(lines, "\n"), "\n")
 }
