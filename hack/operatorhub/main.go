@@ -36,6 +36,9 @@ func run(bundle, output string) error {
 	}
 	if i := slices.IndexFunc(published, func(r releases.Release) bool { return r.Version == bundle }); i >= 0 {
 		release := published[i]
+		if !isForHubs(release) {
+			return fmt.Errorf("version %s is in %v: only versions in a channel stable-v<major> are for the hubs", bundle, release.Channels)
+		}
 		// A pull request names only the releases before it, in case it is opened late.
 		published = published[:i]
 		if bundle, err = os.MkdirTemp("", "operatorhub-"); err != nil {

@@ -37,6 +37,7 @@ func (h hub) write(dir, bundle string, published []releases.Release) error {
 	if err := os.CopyFS(version, os.DirFS(bundle)); err != nil {
 		return err
 	}
+	published = slices.DeleteFunc(slices.Clone(published), func(r releases.Release) bool { return !isForHubs(r) })
 	ci, err := os.ReadFile(filepath.Join("config/operatorhub", h.name, "ci.yaml"))
 	if err != nil {
 		return err
@@ -73,6 +74,9 @@ func onlyStable(dir, version string, channels []string, _ []releases.Release) er
 }
 
 func isStable(channel string) bool { return strings.HasPrefix(channel, "stable-") }
+
+// isForHubs reports whether the hubs have a published release. They have no candidates.
+func isForHubs(release releases.Release) bool { return slices.ContainsFunc(release.Channels, isStable) }
 
 // hubBundles is the repository into which the pipeline of OpenShift's community catalog pushes bundles.
 const hubBundles = "quay.io/community-operator-pipeline-prod/echo-operator:"

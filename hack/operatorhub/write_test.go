@@ -14,7 +14,10 @@ import (
 func TestPullRequestOffersTheVersionInTheChannelsOfTheHub(t *testing.T) {
 	t.Chdir("../..")
 	output := t.TempDir()
-	published := []releases.Release{{Version: "1.0.0-0", Channels: []string{"candidate-v1", "stable-v1"}}}
+	published := []releases.Release{
+		{Version: "0.9.0-rc.1", Channels: []string{"candidate-v1"}},
+		{Version: "1.0.0-0", Channels: []string{"candidate-v1", "stable-v1"}},
+	}
 	for _, hub := range hubs {
 		if err := hub.write(filepath.Join(output, hub.name), "bundle", published); err != nil {
 			t.Fatalf("%s: %v", hub.name, err)
@@ -50,5 +53,13 @@ func TestPullRequestOffersTheVersionInTheChannelsOfTheHub(t *testing.T) {
 				t.Errorf("%s:\n%s\nwant the lines:\n%s", file, text, line)
 			}
 		}
+	}
+}
+
+func TestNoPullRequestOffersACandidate(t *testing.T) {
+	t.Chdir("../..")
+	err := run("1.0.0-rc.1", t.TempDir())
+	if want := "version 1.0.0-rc.1 is in [candidate-v1]: only versions in a channel stable-v"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("run: %v, want an error that contains %q", err, want)
 	}
 }
