@@ -11,6 +11,8 @@ name="ghcr.io/$base"
 sed -i -E "s#($name(-verifier|-scorecard)?)(:v|@sha256:)[^ ]*#\1:v$next#" \
 	config/manager/manager.yaml config/scorecard/config.yaml config/manifests/bases/*.yaml
 sed -i -E "s/(olm.skipRange: '>=[^ ]+ <).*'/\1$next'/" config/manifests/bases/*.yaml
+[[ $next == *-rc.* ]] && maturity=beta || maturity=stable
+sed -i "s/^  maturity: .*/  maturity: $maturity/" config/manifests/bases/*.yaml
 for file in config/olm/catalogsource.yaml config/olm-v1/clustercatalog.yaml; do
 	sed -i -E "s#($name-catalog:v).*#\1${next%%.*}#" "$file"
 done

@@ -25,6 +25,9 @@ local_image() {
 	esac
 }
 
+# newest_release prints the version of the newest release that is recorded.
+newest_release() { awk '/^- version:/ {version = $3} /^  commit:/ {newest = version} END {print newest}' catalog/releases.yaml; }
+
 # remote <image> prints the image in the registry, for skopeo.
 remote() { echo "docker://$registry/${1#ghcr.io/}"; }
 

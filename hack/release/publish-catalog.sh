@@ -8,7 +8,7 @@ git diff --exit-code -- catalog || fail "catalog/echo-operator is not current: r
 opm validate catalog/echo-operator
 hack/release/check-images.sh
 
-newest=$(awk '/^- version:/ {version = $3} /^  commit:/ {newest = version} END {print newest}' catalog/releases.yaml)
+newest=$(newest_release)
 built=localhost/echo-operator-catalog:built
 make --no-print-directory catalog-image CATALOG_IMG="$built"
 # A promotion or a deprecation changes the catalog without a release: its tag has a number.

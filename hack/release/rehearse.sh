@@ -40,7 +40,7 @@ await_version() {
 }
 response() { kubectl get --raw "/api/v1/namespaces/rehearsal/services/echo-hello:80/proxy/"; }
 
-# release <version> makes a release of the tree in the clone.
+# release <version> <next version> makes a release of the tree in the clone, and begins the next version.
 release() {
 	step "$1: prepare the commit"
 	hack/release/begin.sh "$1" # Also for a tree that is prepared already: tags replace its digests.
@@ -60,8 +60,10 @@ release() {
 
 	step "$1: record and publish the catalog"
 	hack/release/record.sh "v$1"
+	expect_failure "has a commit for version $1 already" hack/release/record.sh "v$1"
+	hack/release/begin.sh "$2"
 	git add -A
-	git commit -qm "catalog: $1"
+	git commit -qm "Begin $2"
 	hack/release/publish-catalog.sh
 
 	[[ $1 != *-rc.* ]] || return 0
@@ -85,7 +87,7 @@ for commit in $(sed -n 's/^  commit: //p' catalog/releases.yaml); do
 	git checkout -q -
 done
 
-release "$candidate"
+release "$candidate" "$release"
 
 step "Install $candidate from channel candidate-v${release%%.*}"
 kubectl apply -f config/olm/namespace.yaml -f config/olm/operatorgroup.yaml
@@ -99,8 +101,9 @@ kubectl -n rehearsal wait --for=condition=Ready --timeout=3m echo/hello
 response
 
 IFS=. read -r major minor _ <<<"$release"
-for version in "$release" "$major.$((minor + 1)).0"; do
-	release "$version"
+next=$major.$((minor + 1)).0
+for version in "$release" "$next"; do
+	release "$version" "${next%.0}.1"
 	step "$version: wait until OLM finds it by polling the catalog, and upgrades"
 	published=$SECONDS
 	await_version "$version"
@@ -112,6 +115,6 @@ step "A published tag does not move, and no image may be missing"
 $CONTAINER_TOOL manifest rm "$(local_image docker)"
 CONTAINER_TOOL="$CONTAINER_TOOL" make --no-print-directory docker-build RELEASE_DATE=2020-01-01T00:00:00Z
 expect_failure "a published tag is never moved" hack/release/push.sh
-sed -i 's/@sha256:..../@sha256:0000/' bundle/manifests/*.clusterserviceversion.yaml
+sed -i 's/@sha256:..../@sha256:0000/' catalog/echo-operator/*
 expect_failure "cannot be pulled without credentials" hack/release/check-images.sh
-step "Rehearsed $candidate, $release and $major.$((minor + 1)).0."
+step "Rehearsed $candidate, $release and $next."
