@@ -5,6 +5,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 version=$1 chart=dist/chart templates=dist/chart/templates/generated
 
+# The prefix of all names, as a regular expression.
+fullname='\{\{ include "echo-operator.fullname" \. \}\}-'
+
 # condition <kind>-<name> prints the value that an object depends on.
 condition() {
 	case $1 in
@@ -27,16 +30,19 @@ add_labels() { sed '0,/^  labels:$/s//&\n    {{- with .Values.monitoring.labels 
 # make_keep_optional makes the annotation depend on a value: Helm deletes no object that has it, with whatever content.
 make_keep_optional() { sed '/ helm.sh\/resource-policy: keep$/{s/.*/    {{- if .Values.crds.keep }}\n&\n    {{- end }}/}'; }
 
+# Two releases in one namespace have the same Lease, so only one of them would reconcile. With a name that is independent of
+# the release, Helm rejects the second.
+share_leader_binding() { sed -E "s/'$fullname(leader-election-rolebinding)'/echo-operator-\1/"; }
+
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 kustomize build config/helm -o "$work"
 rm -rf $templates
 mkdir -p $templates
-fullname='\{\{ include "echo-operator.fullname" \. \}\}-'
 for file in "$work"/*; do
 	# kustomize names a file <group>_<version>_<kind>_<name>. config/prometheus adds a prefix of its own.
 	object=$(sed -E "s/^(.*_)?v1_//; s/_($fullname)?(echo-operator-)?/-/; s/\.yaml$//" <<<"${file##*/}")
-	template=$(sed -E "s/($fullname)echo-operator-/\1/" "$file" | escape_foreign | unquote_json | make_keep_optional)
+	template=$(sed -E "s/($fullname)echo-operator-/\1/" "$file" | escape_foreign | unquote_json | make_keep_optional | share_leader_binding)
 	if=$(condition "$object")
 	case $if in
 	"") ;;

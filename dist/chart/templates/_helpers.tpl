@@ -2,10 +2,12 @@
 {{- define "echo-operator.fullname" -}}
 {{- if .Values.fullnameOverride }}
 {{- .Values.fullnameOverride }}
+{{- else if regexMatch "^[0-9]" .Release.Name }}
+{{- fail "set fullnameOverride: the name of a Service starts with a letter, and the name of this release does not" }}
 {{- else if contains .Chart.Name .Release.Name }}
-{{- .Release.Name | trunc 44 | trimSuffix "-" }}
+{{- .Release.Name | replace "." "-" | trunc 44 | trimSuffix "-" }}
 {{- else }}
-{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 44 | trimSuffix "-" }}
+{{- printf "%s-%s" .Release.Name .Chart.Name | replace "." "-" | trunc 44 | trimSuffix "-" }}
 {{- end }}
 {{- end }}
 
@@ -20,10 +22,10 @@ does not reuse those of the version before. */}}
 {{- $images := $context.Values.images }}
 {{- $image := index $images (last .) }}
 {{- $name := printf "%s/%s" $images.registry $image.repository }}
-{{- if $image.tag }}
-{{- printf "%s:%s" $name $image.tag }}
-{{- else if $image.digest }}
+{{- if $image.digest }}
 {{- printf "%s@%s" $name $image.digest }}
+{{- else if $image.tag }}
+{{- printf "%s:%s" $name $image.tag }}
 {{- else }}
 {{- range index $context.Chart.Annotations "artifacthub.io/images" | fromYamlArray }}
 {{- if eq .name (kebabcase (last $)) }}
@@ -45,10 +47,10 @@ does not reuse those of the version before. */}}
 
 {{- define "echo-operator.podLabels" -}}
 {{- $own := dict "app.kubernetes.io/name" "echo-operator" "control-plane" "controller-manager" }}
-{{- merge $own .Values.podLabels | toYaml }}
+{{- merge $own (.Values.podLabels | default dict) | toYaml }}
 {{- end }}
 
 {{- define "echo-operator.podAnnotations" -}}
 {{- $own := dict "kubectl.kubernetes.io/default-container" "manager" }}
-{{- merge $own .Values.podAnnotations | toYaml }}
+{{- merge $own (.Values.podAnnotations | default dict) | toYaml }}
 {{- end }}

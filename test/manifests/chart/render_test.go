@@ -84,6 +84,12 @@ func helm(values string, arguments ...string) (output []byte, messages string, e
 // render returns the objects of a release.
 func render(t *testing.T, release, namespace, values string, options ...string) objects {
 	t.Helper()
+	return renderChart(t, directory, release, namespace, values, options...)
+}
+
+// renderChart returns the objects of a release of the chart in a directory.
+func renderChart(t *testing.T, directory, release, namespace, values string, options ...string) objects {
+	t.Helper()
 	output, messages, err := helm(values, append([]string{"template", release, directory, "--namespace", namespace}, options...)...)
 	if err != nil {
 		t.Fatalf("helm template with %s: %v\n%s\nRun `make package-check`, which builds helm", values, err, messages)

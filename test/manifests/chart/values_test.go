@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -94,6 +95,7 @@ var otherChanges = map[string]change{
 	"networkPolicy.egress": {`[{}]`, egress()},
 	"fullnameOverride":     {`"echo-operator"`, nil}, // See TestNamesFollowTheRelease.
 	"global":               {`{"any": "key"}`, nil},  // Helm passes it to every chart.
+	"enabled":              {`true`, nil},            // The usual condition of a chart that depends on this one.
 }
 
 func arches() (want []string) {
@@ -122,27 +124,30 @@ func egress() (want []string) {
 	return want
 }
 
+// releasedChart returns the directory of a chart whose images have digests, as in a release.
+func releasedChart(t *testing.T) string {
+	t.Helper()
+	released := filepath.Join(t.TempDir(), "echo-operator")
+	if err := os.CopyFS(released, os.DirFS(directory)); err != nil {
+		t.Fatal(err)
+	}
+	text := regexp.MustCompile("(?m)^( +image: ghcr.io/kkloud-io/[a-z-]+)[:@].*$").
+		ReplaceAll(repo.Read(t, directory+"/Chart.yaml"), []byte("${1}@"+oldDigest))
+	if err := os.WriteFile(released+"/Chart.yaml", text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return released
+}
+
 func TestEachValueChangesOnlyWhatItNames(t *testing.T) {
-	// The images of this tree have digests only from its release on.
-	released := filepath.Join(t.TempDir(), "released.yaml")
-	digests := map[string]any{}
-	for _, i := range images {
-		set(digests, "images."+i.name+".digest", oldDigest)
-	}
-	text, err := json.Marshal(digests)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(released, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	defaults := render(t, release, namespace, "{}", "--values", released)
+	released := releasedChart(t)
+	defaults := renderChart(t, released, release, namespace, "{}")
 	cases := union(imageChanges(), otherChanges)
 	repo.Same(t, "keys with a case", slices.Collect(maps.Keys(cases)), slices.Collect(maps.Keys(schema(t).leaves())))
 	for key, test := range cases {
 		t.Run(key, func(t *testing.T) {
 			t.Parallel()
-			found := changes(t, defaults, render(t, release, namespace, nested(key, test.value), "--values", released))
+			found := changes(t, defaults, renderChart(t, released, release, namespace, nested(key, test.value)))
 			if difference := cmp.Diff(test.want, found); difference != "" {
 				t.Errorf("changes of %s=%s, want (-), got (+):\n%s", key, test.value, difference)
 			}
@@ -205,6 +210,9 @@ func TestSchemaRejects(t *testing.T) {
 		{"tolerations", `[{"efect": "NoSchedule"}]`},
 		{"affinity", `{"nodeAntiAffinity": {}}`},
 		{"podLabels", `{"a": 1}`},
+		{"crds", `{"keep": null}`},
+		{"networkPolicy", `{"egress": null}`},
+		{"monitoring.labels", `{"app.kubernetes.io/instance": "other"}`},
 		{"fullnameOverride", `"Echo"`},
 	} {
 		t.Run(test.key+"="+test.value, func(t *testing.T) {
@@ -212,6 +220,23 @@ func TestSchemaRejects(t *testing.T) {
 			_, messages, err := helm(nested(test.key, test.value), "template", release, directory)
 			if want := "at '/" + strings.ReplaceAll(test.key, ".", "/"); err == nil || !strings.Contains(messages, want) {
 				t.Errorf("helm template: %v, want a message that contains %q:\n%s", err, want, messages)
+			}
+		})
+	}
+}
+
+// Helm removes a null before it checks the schema, and the default with it.
+func TestNullIsNoErrorOfATemplate(t *testing.T) {
+	keys := slices.Collect(maps.Keys(schema(t).leaves()))
+	for name := range schema(t).Properties {
+		keys = append(keys, name)
+	}
+	for _, key := range slices.Compact(slices.Sorted(slices.Values(keys))) {
+		t.Run(key, func(t *testing.T) {
+			t.Parallel()
+			_, messages, err := helm(nested(key, "null"), "template", release, directory)
+			if err != nil && !strings.Contains(messages, "don't meet the specifications of the schema") {
+				t.Errorf("helm template with %s=null: %v\n%s", key, err, messages)
 			}
 		})
 	}
@@ -241,7 +266,7 @@ func TestEachValueHasAComment(t *testing.T) {
 		t.Fatal(err)
 	}
 	for key := range schema(t).leaves() {
-		node, commented := document.Content[0], key == "global"
+		node, commented := document.Content[0], key == "global" || key == "enabled"
 		for name := range strings.SplitSeq(key, ".") {
 			i := slices.IndexFunc(node.Content, func(n *yaml.Node) bool { return n.Value == name })
 			if i < 0 {
