@@ -72,8 +72,8 @@ endif
 # $(call build_image,<name>,<target of the Dockerfile>,<platforms>,<time>)
 build_image = $(call build_index,$(1),$(3),$(4),--target $(2) $(HOST_GO) --build-arg VERSION=$(VERSION) .)
 
-# If the manifests name a digest, the image needs every platform; otherwise that of this machine is enough.
-IMAGE_PLATFORMS := $(if $(shell grep '$(PUBLISHED)@' config/manager/manager.yaml),$(PLATFORMS),linux/$(shell go env GOARCH))
+# A published image whose digest the manifests name needs every platform. For any other, that of this machine is enough.
+IMAGE_PLATFORMS := $(if $(and $(filter $(PUBLISHED),$(IMAGE_TAG_BASE)),$(shell grep '$(PUBLISHED)@' config/manager/manager.yaml)),$(PLATFORMS),linux/$(shell go env GOARCH))
 
 # $(call push,<image>,<data or image>) pushes to the registry that the image names, with PUSH_FLAGS. The published images
 # go to the registry of the local cluster instead, which serves every image under its public name.
