@@ -125,7 +125,7 @@ test-catalogs: local-only cluster cluster-samples $(foreach i,http-echo verifier
 
 .PHONY: cluster-test
 cluster-test: cluster-tools ## Test that the local cluster starts, stops, and leaves nothing behind; yours may run beside it.
-	go -C hack/local-cluster test -tags lifecycle -run Lifecycle -count=1 .
+	go -C hack/local-cluster test -tags lifecycle -run Lifecycle -count=1 -timeout 30m .
 
 .PHONY: multiarch-check
 multiarch-check: IMAGE_PLATFORMS = $(PLATFORMS)

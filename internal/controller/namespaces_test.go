@@ -197,7 +197,7 @@ var _ = Describe("An operator of two namespaces of which one cannot be read", fu
 			ContainSubstring(`"msg":"Reading the namespace failed; retrying","namespace":"`+other), ContainSubstring(o.message)))
 		before := time.Now()
 		expectReady(createEcho(served, "during", everyChild))
-		Expect(time.Since(before)).To(BeNumerically("<", 15*time.Second), "the Echo of the served namespace was delayed")
+		Expect(time.Since(before)).To(BeNumerically("<", 30*time.Second), "the Echo of the served namespace was delayed")
 	}
 	expectRepair := func(o obstacle, name string) {
 		GinkgoHelper()

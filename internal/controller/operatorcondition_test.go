@@ -62,8 +62,8 @@ var _ = Describe("The OperatorCondition", func() {
 		Eventually(reported).Should(Equal("True RolledOut"))
 
 		By("restarting the operator, which must not write an unchanged condition")
-		since := auditMark()
 		stop()
+		since := auditMark()
 		startOperatorUnderOLM(key, namespace)
 		Consistently(reported).Should(Equal("True RolledOut"))
 		Expect(requestsSince(since)).NotTo(ContainElement(ContainSubstring("patch operatorconditions")))

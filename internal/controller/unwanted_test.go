@@ -36,12 +36,12 @@ var _ = Describe("A child that is no longer wanted, and whose label another clie
 			})
 
 			changeBoth := func() {
-				Expect(komega.Update(child, func() { child.GetLabels()[children.ManagedByLabel] = "platform" })()).To(Succeed())
+				Eventually(komega.Update(child, func() { child.GetLabels()[children.ManagedByLabel] = "platform" })).Should(Succeed())
 				edit(echo, func(s *echov1.EchoSpec) { s.Replicas, s.Route, s.Verify = 1, nil, nil })
 			}
 			expectDeleted := func() {
 				GinkgoHelper()
-				Eventually(func() bool { return apierrors.IsNotFound(komega.Get(child)()) }, "10s").Should(BeTrue(), "it still exists")
+				Eventually(func() bool { return apierrors.IsNotFound(komega.Get(child)()) }).Should(BeTrue(), "it still exists")
 				expectReady(echo)
 			}
 

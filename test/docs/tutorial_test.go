@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// tutorialTime is the time that the tutorial states.
-	tutorialTime = 5 * time.Minute
+	// tutorialTime is twice the time that the tutorial states: other tests run beside it.
+	tutorialTime = 10 * time.Minute
 	// pause is the time between two blocks.
 	pause = time.Second
 )

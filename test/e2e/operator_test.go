@@ -160,8 +160,8 @@ func failover() {
 		AddReportEntry(fmt.Sprintf("led after %.1f s, wrote after %.1f s", leads.Seconds(), time.Since(start).Seconds()))
 		WaitReady(namespace, "hello")
 	},
-		Entry("when the only replica is stopped", 1, stopLeader, 10*time.Second),
-		Entry("when one of two replicas is killed", 2, killLeader, 25*time.Second),
+		Entry("when the only replica is stopped", 1, stopLeader, 30*time.Second),
+		Entry("when one of two replicas is killed", 2, killLeader, 40*time.Second),
 	)
 }
 

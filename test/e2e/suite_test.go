@@ -67,7 +67,7 @@ var _ = SynchronizedBeforeSuite(func() {
 			return "", err
 		}
 		return source.Status.GRPCConnectionState.LastObservedState, nil
-	}).Should(Equal("READY"))
+	}, "5m").Should(Equal("READY")) // After a failure, OLM waits up to two minutes.
 	Kubectl("apply", "-k", olmManifests)
 	Eventually(func() (operatorsv1alpha1.ClusterServiceVersionPhase, error) {
 		name, err := installedCSV()
@@ -77,7 +77,7 @@ var _ = SynchronizedBeforeSuite(func() {
 		var csv operatorsv1alpha1.ClusterServiceVersion
 		err = Client().Get(context.Background(), client.ObjectKey{Namespace: operatorNamespace, Name: name}, &csv)
 		return csv.Status.Phase, client.IgnoreNotFound(err)
-	}).Should(Equal(operatorsv1alpha1.CSVPhaseSucceeded))
+	}, "5m").Should(Equal(operatorsv1alpha1.CSVPhaseSucceeded))
 }, func() {})
 
 // Ginkgo shuffles top-level containers, and otherwise runs specs in the order of their containers in this file.

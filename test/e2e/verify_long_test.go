@@ -50,12 +50,9 @@ func longVerification() {
 		time.Sleep(costDuration)
 		Expect(requestsFor(namespace, since)).To(BeEmpty(), "requests of the operator")
 		Expect(auditedRequests("system:serviceaccount:"+namespace+":", namespace, since)).To(BeEmpty(), "requests of verifiers")
-		// On a busy node, a single round may time out.
-		failed := workload.NotVerified(workload.Rounds(namespace, "kkloud.io/verifies"))
-		for result := range failed {
-			Expect(result).To(HaveSuffix("/timeout"), "rounds without the declared response: %v", failed)
-		}
-		AddReportEntry(fmt.Sprintf("rounds that timed out: %v", failed))
+		rounds := workload.Rounds(namespace, "kkloud.io/verifies")
+		Expect(workload.NotVerified(rounds)).To(BeEmpty(), "rounds without the declared response")
+		AddReportEntry(fmt.Sprintf("rounds: %v", rounds))
 	})
 
 	It("reports every wrong response, and no failure after a disturbance has ended", func() {

@@ -140,10 +140,10 @@ func (e *environment) measureCPUFigures(ctx context.Context, recorded []figure) 
 		operator, baseline = append(operator, o...), append(baseline, b...)
 		created := newRatioResult("", pick(operator, create, cpu), pick(baseline, create, cpu), nil).value
 		edits := newRatioResult("", pick(operator, edited, cpu), pick(baseline, edited, cpu), nil).value
-		// One more reconciliation adds a tenth to a creation, and a quarter to an edit.
+		// On a busy machine, the ratio varies by a tenth. One more reconciliation is a figure of its own.
 		figures = []figure{
 			newFigure("CPU time relative to the baseline client: create", created, created/4),
-			newFigure("CPU time relative to the baseline client: edit of the message", edits, edits*0.15),
+			newFigure("CPU time relative to the baseline client: edit of the message", edits, edits*0.3),
 		}
 		if recorded != nil && !anyExceeds(recorded, figures) {
 			break

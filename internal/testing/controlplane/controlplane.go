@@ -87,6 +87,7 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 		CRDDirectoryPaths:        []string{filepath.Join(o.Root, "config", "crd", "bases")},
 		ErrorIfCRDPathMissing:    true,
 		CRDs:                     o.CRDs,
+		CRDInstallOptions:        envtest.CRDInstallOptions{MaxTime: startTimeout},
 		BinaryAssetsDirectory:    o.Bin,
 		ControlPlaneStartTimeout: startTimeout, ControlPlaneStopTimeout: stopTimeout,
 	}}

@@ -25,7 +25,7 @@ const (
 	rejectionPeriod = 5 * time.Second
 	rejectionsBound = 10
 	// neighborLimit is how long a change of another Echo may take meanwhile.
-	neighborLimit = 10 * time.Second
+	neighborLimit = 30 * time.Second
 
 	policyMessage = "rejected by the chaos policy"
 	quotaName     = "small"

@@ -84,5 +84,5 @@ func serveCatalog(name, image string) {
 	}
 	Kubectl("-n", "olm", "delete", "catalogsource", name, "--ignore-not-found")
 	Apply("olm", text)
-	Kubectl("-n", "olm", "wait", "catalogsource", name, "--for=jsonpath={.status.connectionState.lastObservedState}=READY", "--timeout=2m")
+	Kubectl("-n", "olm", "wait", "catalogsource", name, "--for=jsonpath={.status.connectionState.lastObservedState}=READY", "--timeout=5m")
 }

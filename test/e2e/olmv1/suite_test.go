@@ -31,7 +31,7 @@ func TestOLMV1(t *testing.T) {
 		t.Fatal(err)
 	}
 	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(2 * time.Minute)
+	SetDefaultEventuallyTimeout(4 * time.Minute)
 	SetDefaultEventuallyPollingInterval(200 * time.Millisecond)
 	RunSpecs(t, "Operator installed by OLM v1")
 }
@@ -50,7 +50,7 @@ var _ = BeforeSuite(func() {
 	Kubectl("apply", "-f", manifests+"namespace.yaml", "-f", manifests+"installer.yaml")
 	Apply("", Kubectl("patch", "--local", "-f", manifests+"clustercatalog.yaml", "-o", "json", "--type=merge",
 		"-p", `{"spec":{"source":{"image":{"ref":"`+olm.Image+`:next"}}}}`))
-	Kubectl("wait", "--for=condition=Serving", "clustercatalog/echo-operator", "--timeout=60s")
+	Kubectl("wait", "--for=condition=Serving", "clustercatalog/echo-operator", "--timeout=3m")
 })
 
 // remove deletes everything that an installation by OLM v1 or v0 creates, and all Echoes.

@@ -24,7 +24,7 @@ import (
 const (
 	// interval is the time between two requests of a client.
 	interval = 100 * time.Millisecond
-	timeout  = 5 * time.Second
+	timeout  = 10 * time.Second
 	// newClients and keptClients are the numbers of clients for each URL and method.
 	newClients, keptClients = 1, 5
 	// maxFailures limits the failures that are described.

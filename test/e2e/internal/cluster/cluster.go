@@ -253,14 +253,16 @@ func Kubectl(args ...string) string {
 	return output
 }
 
-// TryKubectl runs kubectl and returns its output and its error.
+// TryKubectl runs kubectl and returns its output and its error. If it succeeds, the output has no warnings.
 func TryKubectl(stdin string, args ...string) (string, error) {
 	command := exec.Command("kubectl", args...) //nolint:gosec // The specs choose the arguments.
 	command.Stdin = strings.NewReader(stdin)
 	var output, errors bytes.Buffer
 	command.Stdout, command.Stderr = &output, &errors
-	err := command.Run()
-	return output.String() + errors.String(), err
+	if err := command.Run(); err != nil {
+		return output.String() + errors.String(), err
+	}
+	return output.String(), nil
 }
 
 // Apply applies a manifest.

@@ -55,11 +55,12 @@ func addRounds(rounds map[string]int, path string) {
 	}
 }
 
-// NotVerified returns the rounds whose result is not the declared response.
+// NotVerified returns the rounds whose result is not the declared response, except those that timed out: on a busy node,
+// a single round may.
 func NotVerified(rounds map[string]int) map[string]int {
 	failed := map[string]int{}
 	for key, count := range rounds {
-		if count > 0 && !strings.HasSuffix(key, "/ok") {
+		if count > 0 && !strings.HasSuffix(key, "/ok") && !strings.HasSuffix(key, "/timeout") {
 			failed[key] = count
 		}
 	}
