@@ -102,7 +102,7 @@ const (
 const (
 	// ReasonConflict means that an object with the name of the child exists and is not
 	// controlled by this Echo. The operator does not touch the object, and creates the
-	// child within a minute after the object is removed.
+	// child within half a minute after the object is removed.
 	ReasonConflict = "Conflict"
 
 	// ReasonRejected means that the API server rejected a child (quota, admission policy or
