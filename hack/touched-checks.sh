@@ -14,4 +14,5 @@ go='go\.(mod|sum)$|Makefile$|make/|Dockerfile$'
 ! touched "$go|bundle|catalog/|config/|cmd/main|internal/olm/|hack/catalog/|test/e2e/(olmv0|internal)|hack/local-cluster/" || echo e2e-olm-v0
 ! touched "$go|bundle|catalog/|config/|hack/catalog/|test/e2e/(olmv1|internal)|hack/local-cluster/" || echo e2e-olm-v1
 ! touched "$go|catalog/|config/|dist/chart/|hack/(catalog/|chart)|test/e2e/(helm|internal)|tools/helm|hack/local-cluster/" || echo e2e-helm
-! touched "$go|hack/(local-cluster|go\.)|tools/" || echo cluster-test
+# Without a base, every suite above starts the cluster anyway.
+[ -z "$base" ] || ! touched "$go|hack/(local-cluster|go\.)|tools/" || echo cluster-test

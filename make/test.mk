@@ -19,10 +19,11 @@ layers: # Make the targets in LAYERS one after the other, with their times.
 	done; \
 	echo "Passed in $$SECONDS s: $(LAYERS)"
 
-.PHONY: race
-race: $(if $(CONTROLLER),$(CONTROL_PLANE_TOOLS:%=tool-%) build) ## Run the unit tests and the controller's specs with the race detector.
+.PHONY: race race-controller
+race: ## Run the unit tests with the race detector.
 	packages=$$($(PACKAGES)); [ -z "$$packages" ] || CGO_ENABLED=1 $(NO_CLUSTER) go test -race $$packages
-	$(if $(CONTROLLER),CGO_ENABLED=1 $(GINKGO) -race -procs=3 -timeout 15m ./internal/controller)
+race-controller: $(CONTROL_PLANE_TOOLS:%=tool-%) build ## Run the controller's specs with the race detector.
+	CGO_ENABLED=1 $(GINKGO) -race -procs=3 -timeout 15m ./internal/controller
 
 .PHONY: test-support
 test-support: tool-http-echo ## Test the tools of the repository and what the tests of a cluster share.

@@ -63,7 +63,12 @@ func parse(args []string) (o options, err error) {
 
 // suites returns the suites that the flags select.
 func (o options) suites() []harness.Suite {
-	return slices.DeleteFunc(slices.Clone(scenarios.Suites), func(s harness.Suite) bool { return o.suite != "" && s.Name != o.suite })
+	return slices.DeleteFunc(slices.Clone(scenarios.Suites), func(s harness.Suite) bool {
+		if o.suite == "" {
+			return o.Short && s.Long
+		}
+		return s.Name != o.suite
+	})
 }
 
 func run(ctx context.Context, args []string) (err error) {

@@ -31,6 +31,8 @@ type Suite struct {
 	// MaxWorkers is the maximum number of its scenarios that run at the same time, unless scenarios of
 	// other suites run beside them. 0 means any number.
 	MaxWorkers int
+	// Long is true if its fixed core takes minutes, too. The short form omits it, unless it is the selected suite.
+	Long bool
 }
 
 // Options choose scenarios, and how they run.

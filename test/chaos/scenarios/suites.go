@@ -28,7 +28,7 @@ var Suites = []harness.Suite{
 	{Name: "lifecycles", Scenarios: lifecycles},
 	{Name: "policies", Scenarios: policies},
 	{Name: "combinations", Scenarios: combinations},
-	{Name: "obstacles", Scenarios: obstacles, Separate: true, MaxWorkers: 1},
+	{Name: "obstacles", Scenarios: obstacles, Separate: true, MaxWorkers: 1, Long: true},
 	{Name: "outages", Scenarios: outages, Separate: true, MaxWorkers: 1},
 	{Name: "two leaders", Scenarios: leaders, Separate: true},
 }
