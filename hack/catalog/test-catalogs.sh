@@ -40,7 +40,8 @@ read -r version commit < <(awk -v tree="$tree" '/^- version:/ {version = $3}
 	/^  commit:/ && version != tree {found = version " " $2} END {print found}' catalog/releases.yaml) || true
 if [ -n "$version" ]; then
 	mkdir -p "bin/catalogs/$version/tree"
-	git archive "$commit" | tar -x -C "bin/catalogs/$version/tree"
+	# With the modes of a checkout, because they are part of the digest of an image.
+	git -c tar.umask=022 archive "$commit" | tar -x -C "bin/catalogs/$version/tree"
 	mv "bin/catalogs/$version/tree/bundle" "bin/catalogs/$version"
 	program "bin/catalogs/$version/tree" http-echo "$base-http-echo:v$version"
 	program "bin/catalogs/$version/tree" verifier "$base-verifier:v$version"
