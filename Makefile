@@ -82,7 +82,7 @@ fmt: bin/golangci-lint ## Format the Go code.
 	golangci-lint fmt ./...
 	for module in $(MODULES); do (cd $$module && golangci-lint fmt --config ../.golangci.yml ./...); done
 
-# PKG selects packages of the root module for `make test`, `make race` and `make lint`.
+# PKG selects packages of the root module for `make test` and `make lint`.
 PKG ?= ./...
 # Tests that need no cluster get a kubeconfig that points nowhere.
 NO_CLUSTER := KUBECONFIG=$(CURDIR)/hack/no-cluster.yaml USE_EXISTING_CLUSTER=false

@@ -1,6 +1,6 @@
 ##@ Tests without a cluster; see also make test
 
-# CHECKS need no cluster. hack/touched-checks.sh adds what a change touches to test-e2e.
+# CHECKS need no cluster. hack/touched-checks.sh adds those on a cluster.
 CHECKS := lint verify race test-support package-check chaos-short bench-check
 .PHONY: test-all checks layers
 test-all: test checks ## Run every check of a change: make test, lint, verify, race, the fault campaign's core, the package, and the end-to-end tests.
@@ -8,8 +8,8 @@ test-all: test checks ## Run every check of a change: make test, lint, verify, r
 checks: export PLAN := $(call plan,golangci-lint actionlint controller-gen operator-sdk opm kustomize helm kube-score $(CLUSTER_TOOLS) go-httpbin http-echo)
 checks:
 	@$(MAKE) --no-print-directory layers LAYERS="$(CHECKS)"
-	@touched=$$(hack/touched-checks.sh | paste -sd' '); echo "On a cluster: test-e2e $$touched"; \
-		$(MAKE) --no-print-directory test-e2e $$touched # Together, so that they build the images once.
+	@touched=$$(hack/touched-checks.sh | paste -sd' '); echo "On a cluster: $$touched"; \
+		$(MAKE) --no-print-directory $$touched # Together, so that they build the images once.
 
 layers: # Make the targets in LAYERS one after the other, with their times.
 	@for layer in $(LAYERS); do \
@@ -19,10 +19,11 @@ layers: # Make the targets in LAYERS one after the other, with their times.
 	done; \
 	echo "Passed in $$SECONDS s: $(LAYERS)"
 
-.PHONY: race race-controller
-race: ## Run the unit tests with the race detector.
-	packages=$$($(PACKAGES)); [ -z "$$packages" ] || CGO_ENABLED=1 $(NO_CLUSTER) go test -race $$packages
-race-controller: $(CONTROL_PLANE_TOOLS:%=tool-%) build ## Run the controller's specs with the race detector.
+.PHONY: race race-operator
+race: ## Test the HTTP server and the verifier with the race detector.
+	CGO_ENABLED=1 go test -race ./cmd/http-echo ./cmd/verifier ./internal/server ./internal/verifier
+race-operator: $(CONTROL_PLANE_TOOLS:%=tool-%) build ## Test everything else with the race detector, also the controller.
+	CGO_ENABLED=1 $(NO_CLUSTER) go test -race $$($(PACKAGES))
 	CGO_ENABLED=1 $(GINKGO) -race -procs=3 -timeout 15m ./internal/controller
 
 .PHONY: test-support
@@ -102,7 +103,9 @@ LABELS ?=
 test-e2e: cluster $(if $(LOCAL_CLUSTER),cluster-samples) images push prober ## Test the operator on a cluster, installed by OLM.
 	$(E2E) -procs=4 -timeout 40m -label-filter='$(or $(LABELS),!gateway && !verification && !slow)' ./e2e
 
-.PHONY: e2e-gateway e2e-verification
+.PHONY: e2e e2e-gateway e2e-verification
+e2e: local-only cluster-gateway cluster-samples images push prober ## Run test-e2e, e2e-gateway and e2e-verification at once.
+	$(E2E) -procs=4 -timeout 60m -label-filter='!slow' ./e2e
 e2e-gateway: local-only cluster-gateway cluster-samples images push prober ## Test Echoes with a route through a Gateway.
 	$(E2E) -procs=4 -timeout 30m -label-filter='gateway && !slow' ./e2e
 e2e-verification: local-only cluster cluster-samples images push prober ## Break verified responses in every way.
