@@ -95,7 +95,7 @@ var (
 	}
 )
 
-// Objects lists the objects with a label that OLM has installed, each as "<kind> <name>".
+// Objects lists the objects with a label that OLM has installed for an operator in a namespace, each as "<kind> <name>".
 func Objects(namespace, label, value string) (objects []string, err error) {
 	for i, kind := range append(slices.Clone(clusterScoped), namespaced...) {
 		list := &metav1.PartialObjectMetadataList{}
@@ -108,6 +108,9 @@ func Objects(namespace, label, value string) (objects []string, err error) {
 			return nil, err
 		}
 		for _, item := range list.Items {
+			if label == "olm.owner" && i < len(clusterScoped) && item.Labels["olm.owner.namespace"] != namespace {
+				continue // Another spec may have installed the same version.
+			}
 			objects = append(objects, kind.Kind+" "+item.Name)
 		}
 	}
