@@ -103,9 +103,7 @@ LABELS ?=
 test-e2e: cluster $(if $(LOCAL_CLUSTER),cluster-samples) images push prober ## Test the operator on a cluster, installed by OLM.
 	$(E2E) -procs=4 -timeout 40m -label-filter='$(or $(LABELS),!gateway && !verification && !slow)' ./e2e
 
-.PHONY: e2e e2e-gateway e2e-verification
-e2e: local-only cluster-gateway cluster-samples images push prober ## Run test-e2e, e2e-gateway and e2e-verification at once.
-	$(E2E) -procs=4 -timeout 60m -label-filter='!slow' ./e2e
+.PHONY: e2e-gateway e2e-verification
 e2e-gateway: local-only cluster-gateway cluster-samples images push prober ## Test Echoes with a route through a Gateway.
 	$(E2E) -procs=4 -timeout 30m -label-filter='gateway && !slow' ./e2e
 e2e-verification: local-only cluster cluster-samples images push prober ## Break verified responses in every way.
