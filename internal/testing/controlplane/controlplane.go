@@ -158,13 +158,24 @@ func (c *ControlPlane) startControllerManager() (*exec.Cmd, error) {
 	if err != nil {
 		return nil, err
 	}
-	manager := exec.Command(filepath.Join(c.options.Bin, "kube-controller-manager"), //nolint:gosec // The caller chose the programs.
-		"--kubeconfig="+kubeconfig, "--leader-elect=false", "--use-service-account-credentials=false",
-		"--bind-address=127.0.0.1", "--secure-port="+port, "--cert-dir="+c.options.Logs,
+	program := filepath.Join(c.options.Bin, "kube-controller-manager")
+	arguments := []string{
+		"--kubeconfig=" + kubeconfig, "--leader-elect=false", "--use-service-account-credentials=false",
+		"--bind-address=127.0.0.1", "--secure-port=" + port, "--cert-dir=" + c.options.Logs,
 		"--kube-api-qps=500", "--kube-api-burst=500",
 		// Hundreds of Deployments and DaemonSets roll out when the API server is available again.
-		"--concurrent-deployment-syncs=20", "--concurrent-replicaset-syncs=20", "--concurrent-daemonset-syncs=20",
-		"--controllers="+strings.Join(controllers, ","))
+		"--concurrent-deployment-syncs=20", "--concurrent-replicaset-syncs=20",
+		"--controllers=" + strings.Join(controllers, ","),
+	}
+	const syncs = "--concurrent-daemonset-syncs"          // Kubernetes 1.30 has no such flag.
+	help, err := exec.Command(program, "--help").Output() //nolint:gosec // The caller chose the programs.
+	if err != nil {
+		return nil, err
+	}
+	if strings.Contains(string(help), syncs) {
+		arguments = append(arguments, syncs+"=20")
+	}
+	manager := exec.Command(program, arguments...) //nolint:gosec // The caller chose the programs.
 	manager.Stdout, manager.Stderr = log, log
 	return manager, errors.Join(manager.Start(), log.Close())
 }
