@@ -22,7 +22,7 @@ layers: # Make the targets in LAYERS one after the other, with their times.
 .PHONY: race race-operator
 race: ## Test the HTTP server and the verifier with the race detector.
 	CGO_ENABLED=1 go test -race ./cmd/http-echo ./cmd/verifier ./internal/server ./internal/verifier
-race-operator: $(CONTROL_PLANE_TOOLS:%=tool-%) build ## Test everything else with the race detector, also the controller.
+race-operator: $(CONTROL_PLANE_TOOLS:%=tool-%) build ## Test everything with the race detector, also the controller.
 	CGO_ENABLED=1 $(NO_CLUSTER) go test -race $$($(PACKAGES))
 	CGO_ENABLED=1 $(GINKGO) -race -procs=3 -timeout 15m ./internal/controller
 

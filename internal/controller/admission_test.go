@@ -53,7 +53,7 @@ var _ = Describe("An Echo whose Deployment an admission policy mutates", newestK
 		overridden := meta.FindStatusCondition(echo.Status.Conditions, echov1.ConditionOverridden)
 		Expect(overridden.Status).To(Equal(metav1.ConditionTrue))
 		Expect(overridden.Message).To(SatisfyAll(HavePrefix("Deployment: "), ContainSubstring("containers[echo].resources.limits.cpu")))
-		Eventually(func() []string { return eventsOf(echo) }).Should(ContainElement("Normal Ready"))
+		expectReadyEvent(echo)
 
 		since := auditMark()
 		Consistently(func() []string { return requestsSince(since) }).Should(BeEmpty())

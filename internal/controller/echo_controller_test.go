@@ -195,7 +195,7 @@ var _ = Describe("An Echo", func() {
 		}
 		for _, echo := range echoes {
 			expectReady(echo)
-			Eventually(func() []string { return eventsOf(echo) }).Should(ContainElement("Normal Ready"))
+			expectReadyEvent(echo)
 		}
 		since := auditMark()
 		Consistently(func() []string { return requestsSince(since) }).Should(BeEmpty())
@@ -232,7 +232,7 @@ var _ = Describe("An Echo", func() {
 		Expect(requestsSince(since)).To(ContainElement("update echoes/status " + namespace + "/hello"))
 
 		expectReady(echo)
-		Eventually(func() []string { return eventsOf(echo) }).Should(ContainElement("Normal Ready"))
+		expectReadyEvent(echo)
 		since = auditMark()
 		Expect(admin.Delete(ctx, echo)).To(Succeed())
 		Eventually(komega.Get(deploymentOf(echo))).Should(MatchError(ContainSubstring("not found")))

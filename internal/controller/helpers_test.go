@@ -165,6 +165,12 @@ func containerOf(echo *echov1.Echo) corev1.Container {
 	return deployment.Spec.Template.Spec.Containers[0]
 }
 
+// expectReadyEvent waits for the event that the Echo is Ready, which the operator records after the status.
+func expectReadyEvent(echo *echov1.Echo) {
+	GinkgoHelper()
+	Eventually(func() []string { return eventsOf(echo) }).Should(ContainElement("Normal Ready"))
+}
+
 // eventsOf returns the type and reason of each event of the Echo.
 func eventsOf(echo *echov1.Echo) []string {
 	GinkgoHelper()

@@ -45,7 +45,7 @@ var _ = Describe("The pods of an Echo with spec.pod", func() {
 		Expect(pod.Spec.ImagePullSecrets).To(Equal([]corev1.LocalObjectReference{{Name: "cluster-wide"}, {Name: "mirror"}}))
 		Expect(pod.Spec.SecurityContext.RunAsUser).To(HaveValue(BeEquivalentTo(65532)))
 		Expect(pod.Spec.Priority).To(HaveValue(BeEquivalentTo(7)))
-		Eventually(func() []string { return eventsOf(echo) }).Should(ContainElement("Normal Ready"))
+		expectReadyEvent(echo)
 
 		By("restarting the operator")
 		stop()

@@ -243,7 +243,7 @@ var _ = Describe("The route of an Echo", func() {
 			expectRouted(echo, isAccepted, isReady, notDegraded)
 		}
 		for _, echo := range echoes {
-			Eventually(func() []string { return eventsOf(echo) }).Should(ContainElement("Normal Ready"))
+			expectReadyEvent(echo)
 		}
 		since := auditMark()
 		Consistently(func() []string { return requestsSince(since) }, "5s").Should(BeEmpty())
