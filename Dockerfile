@@ -29,18 +29,15 @@ COPY api api
 COPY cmd cmd
 COPY internal internal
 
-# The image of the scorecard (--target scorecard): the tests of this repository and those of the SDK.
+# The image of the scorecard (--target scorecard): the tests of this repository.
 FROM source AS build-scorecard
-COPY tools/operator-sdk.mod tools/operator-sdk.sum tools/
 RUN ["/usr/local/go/bin/go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", "/src/scorecard", "./cmd/scorecard"]
-RUN ["/usr/local/go/bin/go", "build", "-modfile=tools/operator-sdk.mod", "-tags=containers_image_openpgp", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", \
-     "-o", "/src/scorecard-test", "github.com/operator-framework/operator-sdk/images/scorecard-test"]
 
 FROM own AS scorecard
 LABEL org.opencontainers.image.title="Echo Operator scorecard" name="echo-operator-scorecard" summary="Echo Operator scorecard" \
       org.opencontainers.image.description="Tests the Echo operator and its bundle for operator-sdk scorecard" \
       description="Tests the Echo operator and its bundle for operator-sdk scorecard"
-COPY --from=build-scorecard /src/scorecard /src/scorecard-test /
+COPY --from=build-scorecard /src/scorecard /
 ENV PATH=/
 ENTRYPOINT ["/scorecard"]
 

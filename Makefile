@@ -3,18 +3,23 @@ VERSION ?= 1.0.0-rc.2
 # The day of the release. It is the bundle's createdAt, so that the same tree always gives the same bundle.
 RELEASE_DATE ?= 2026-11-27T00:00:00Z
 
-# The files of this repository name the images at PUBLISHED. Set IMAGE_TAG_BASE to use your own registry.
+# The files of this repository name the images at PUBLISHED. IMG=<registry>/<name>:<tag> alone names all of your own images:
+# <registry>/<name>-http-echo:<tag> and so on.
 PUBLISHED := ghcr.io/kkloud-io/echo-operator
 IMAGE_TAG_BASE ?= $(PUBLISHED)
 IMG ?= $(IMAGE_TAG_BASE):v$(VERSION)
-HTTP_ECHO_IMG ?= $(IMAGE_TAG_BASE)-http-echo:v$(VERSION)
-VERIFIER_IMG ?= $(IMAGE_TAG_BASE)-verifier:v$(VERSION)
-BUNDLE_IMG ?= $(IMAGE_TAG_BASE)-bundle:v$(VERSION)
+IMG_TAG = $(if $(findstring @,$(IMG)),$(error IMG is $(IMG): it must have a tag instead of a digest),$(or $(word 2,$(subst :, ,$(notdir $(IMG)))),latest))
+IMG_NAME = $(IMG:%:$(IMG_TAG)=%)
+HTTP_ECHO_IMG ?= $(IMG_NAME)-http-echo:$(IMG_TAG)
+VERIFIER_IMG ?= $(IMG_NAME)-verifier:$(IMG_TAG)
+BUNDLE_IMG ?= $(IMG_NAME)-bundle:$(IMG_TAG)
 # The tag of the catalog moves: clusters poll it.
 CATALOG_TAG := v$(firstword $(subst ., ,$(VERSION)))
-CATALOG_IMG ?= $(IMAGE_TAG_BASE)-catalog:$(CATALOG_TAG)
-SCORECARD_IMG ?= $(IMAGE_TAG_BASE)-scorecard:v$(VERSION)
-export PROBER_IMG ?= $(IMAGE_TAG_BASE)-prober:test
+CATALOG_IMG ?= $(IMG_NAME)-catalog:$(CATALOG_TAG)
+SCORECARD_IMG ?= $(IMG_NAME)-scorecard:$(IMG_TAG)
+# The SDK's image of its own scorecard tests.
+SCORECARD_TEST_IMG ?= quay.io/operator-framework/scorecard-test:$(SDK_VERSION)
+export PROBER_IMG ?= $(IMG_NAME)-prober:test
 
 PLATFORMS ?= linux/amd64,linux/arm64
 CHANNELS ?= candidate-v1,stable-v1
@@ -46,8 +51,13 @@ help: ## List the targets.
 
 .PHONY: demo
 demo: export PLAN := $(call plan,$(CLUSTER_TOOLS))
-demo: cluster $(INSTALLED:%=%-build) $(INSTALLED:%=%-push) ## Start a cluster with OLM, install the operator, create an Echo, and show its response.
+ifeq ($(CLUSTER),kind)
+demo: ## Start a cluster, install the operator, create an Echo, and show its response: on kind, or without docker and kind on a local cluster with OLM.
+	hack/kind.sh
+else
+demo: cluster $(INSTALLED:%=%-build) $(INSTALLED:%=%-push)
 	hack/demo.sh
+endif
 
 .PHONY: clean
 clean: cluster-down ## Stop the local cluster, and delete everything that make has built.
@@ -67,7 +77,8 @@ INSTALLER := config/olm-v1/installer.yaml
 manifests: bin/controller-gen ## Generate the CRD, the RBAC roles of the operator, and what OLM v1 has to grant.
 	controller-gen crd rbac:roleName=manager-role paths="{./api/...,./internal/...}" \
 		output:crd:artifacts:config=config/crd/bases output:rbac:artifacts:config=config/rbac
-	@sed -i '/^# Generated/q' $(INSTALLER); sed -s '1,/^rules:/d' config/rbac/*role.yaml >>$(INSTALLER)
+	@mkdir -p bin; { sed '/^# Generated/q' $(INSTALLER); for file in config/rbac/*role.yaml; do sed '1,/^rules:/d' $$file; done; } >bin/installer.yaml; \
+		mv bin/installer.yaml $(INSTALLER)
 
 .PHONY: generate
 generate: bin/controller-gen ## Generate the DeepCopy methods.
@@ -118,11 +129,11 @@ build: ## Build the operator for this machine.
 	go build -ldflags "-X main.version=$(VERSION)" -o bin/manager ./cmd
 
 .PHONY: docker-build
-docker-build: ## Build the image of the operator.
+docker-build: http-echo-build verifier-build ## Build the images of the operator, the server and the verifier.
 	$(call build_image,$(IMG),manager,$(IMAGE_PLATFORMS),$(RELEASE_TIME))
 
 .PHONY: docker-push
-docker-push: ## Push the image of the operator.
+docker-push: http-echo-push verifier-push ## Push these images.
 	$(call push,$(IMG),image)
 
 .PHONY: build-installer
@@ -138,8 +149,7 @@ chart: manifests bin/kustomize ## Generate the Helm chart from config/ and the b
 ##@ Deployment without OLM, on the cluster of your kubeconfig; CLUSTER=local selects the local cluster
 
 CLUSTER_TARGETS := install uninstall deploy undeploy run
-$(CLUSTER_TARGETS): export KUBECONFIG := $(if $(filter local,$(CLUSTER)),$(LOCAL_KUBECONFIG),$(YOUR_KUBECONFIG))
-$(CLUSTER_TARGETS): bin/kustomize $(filter bin/kubectl,$(KUBECTL)) $(if $(filter local,$(CLUSTER)),cluster-up)
+$(CLUSTER_TARGETS): bin/kustomize $(filter bin/kubectl,$(KUBECTL)) $(LOCAL_CLUSTER)
 .PHONY: $(CLUSTER_TARGETS)
 
 install: manifests ## Install the CRD.

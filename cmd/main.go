@@ -70,6 +70,7 @@ func run(ctx context.Context, args []string, getenv func(string) string) error {
 // newManager sets up the manager and its controllers. It makes no API calls, so the operator
 // starts while the API server is unavailable.
 func newManager(ctx context.Context, restConfig *rest.Config, s settings) (manager.Manager, error) {
+	restConfig.UserAgent = "echo-operator/" + version // The API server takes the name of the field manager from it.
 	restConfig.Wrap(func(next http.RoundTripper) http.RoundTripper { return watchRetrier{promptWrites{next}} })
 	namespaces, optional := informers.NewNamespaces(s.namespaces), informers.NewOptional(informers.DiscoveryPeriod)
 	options := managerOptions(s)

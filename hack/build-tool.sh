@@ -16,7 +16,7 @@ shift
 
 read -ra plan <<<"${PLAN:-}"
 position= next=
-for i in "${!plan[@]}"; do
+for i in ${plan[@]+"${!plan[@]}"}; do # An empty array is unset in the bash of macOS.
 	if [ "${plan[$i]%:*}" = "$tool" ]; then
 		position="[$((i + 1))/${#plan[@]}] " next=${plan[$((i + 1))]:-}
 	fi

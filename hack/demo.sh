@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Installs the operator through OLM, then creates, edits, scales and deletes an Echo, and shows
-# each command and its output. `make demo` prepares the cluster and calls this.
+# Installs the operator through OLM, or on kind finds it installed, then creates, edits, scales and deletes an Echo, and
+# shows each command and its output. `make demo` prepares the cluster and calls this.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 local_kubeconfig=$PWD/bin/cluster/kubeconfig
-[ "${KUBECONFIG:-}" = "$local_kubeconfig" ] || [ "${USE_EXISTING_CLUSTER:-}" = true ] || {
+[ "${KUBECONFIG:-}" = "$local_kubeconfig" ] || [ "${CLUSTER:-}" = kind ] || [ "${USE_EXISTING_CLUSTER:-}" = true ] || {
 	echo "KUBECONFIG=${KUBECONFIG:-} is not the local cluster ($local_kubeconfig); set USE_EXISTING_CLUSTER=true to use it anyway" >&2
 	exit 1
 }
@@ -56,18 +56,26 @@ responds() { [ "$(kubectl get --raw $proxy)" = "$1" ]; }
 
 children_deleted() { [ -z "$(kubectl -n $namespace get deployments,services,pods -o name)" ]; }
 
-kubectl get crd subscriptions.operators.coreos.com >/dev/null 2>&1 || {
-	echo 'This cluster has no OLM. Install it with: operator-sdk olm install' >&2
-	exit 1
-}
-
-title '1. Install the operator: OLM, a catalog image, a Subscription'
-run kubectl apply -f "$olm/catalogsource.yaml"
-wait_until 'the catalog is ready' catalog_ready
-run kubectl -n olm get catalogsource echo-operator
-run kubectl apply -k "$olm"
-wait_until 'the operator is installed' installed
-run kubectl -n $operator_namespace get subscription,csv
+if [ "${CLUSTER:-}" = kind ]; then
+	title '1. The operator, deployed with make deploy'
+	run kubectl -n $operator_namespace get deployments,pods
+	remove='make undeploy'
+else
+	kubectl get crd subscriptions.operators.coreos.com >/dev/null 2>&1 || {
+		echo 'This cluster has no OLM. Install it with: operator-sdk olm install' >&2
+		exit 1
+	}
+	title '1. Install the operator: OLM, a catalog image, a Subscription'
+	run kubectl apply -f "$olm/catalogsource.yaml"
+	wait_until 'the catalog is ready' catalog_ready
+	run kubectl -n olm get catalogsource echo-operator
+	run kubectl apply -k "$olm"
+	wait_until 'the operator is installed' installed
+	run kubectl -n $operator_namespace get subscription,csv,pods
+	remove="kubectl delete -k $olm && kubectl delete -f $olm/catalogsource.yaml
+  kubectl delete clusterroles -l app.kubernetes.io/name=echo-operator,olm.managed=true
+  kubectl delete crd echoes.kkloud.io                  # deletes every Echo, too"
+fi
 
 title '2. Create an Echo'
 kubectl create namespace $namespace --dry-run=client -o yaml | kubectl apply -f - >/dev/null
@@ -76,6 +84,8 @@ run kubectl -n $namespace apply -f config/samples/hello.yaml
 run kubectl -n $namespace wait --for=condition=Ready echo/hello --timeout=120s
 run kubectl -n $namespace get ec
 run kubectl -n $namespace get deploy echo-hello
+run kubectl -n $namespace get deploy echo-hello \
+	-o 'jsonpath={.metadata.ownerReferences[0].kind}/{.metadata.ownerReferences[0].name} controller={.metadata.ownerReferences[0].controller}{"\n"}'
 
 title '3. Request its response through the Service'
 wait_until 'the Echo responds' responds 'xin chao operator'
@@ -88,10 +98,10 @@ run kubectl -n $namespace wait --for=condition=Ready echo/hello --timeout=120s
 wait_until 'the Echo responds with the new message' responds 'hello again'
 run kubectl get --raw $proxy
 
-title '5. Scale the Echo'
-run kubectl -n $namespace scale echo/hello --replicas=4
+title '5. Change the replicas'
+run kubectl -n $namespace patch echo hello --type=merge -p '{"spec":{"replicas":4}}'
 run kubectl -n $namespace wait --for='jsonpath={.status.ready}=4/4' echo/hello --timeout=120s
-run kubectl -n $namespace get ec
+run kubectl -n $namespace get deploy echo-hello
 
 title '6. Scale the Deployment: the operator reverts the drift'
 run kubectl -n $namespace scale deployment/echo-hello --replicas=1
@@ -101,7 +111,7 @@ run kubectl -n $namespace wait --for=condition=Ready echo/hello --timeout=120s
 title '7. Delete the Echo: its children are deleted with it'
 run kubectl -n $namespace delete echo hello
 wait_until 'the children are deleted' children_deleted
-run kubectl -n $namespace get deployments,services,pods
+run kubectl -n $namespace get deploy echo-hello || true
 
 cat <<END
 
@@ -114,9 +124,10 @@ Done in $SECONDS s. The operator is still running, and the namespace $namespace 
 
 Remove the operator:
 
-  kubectl delete -k $olm && kubectl delete -f $olm/catalogsource.yaml
-  kubectl delete clusterroles -l app.kubernetes.io/name=echo-operator,olm.managed=true
-  kubectl delete crd echoes.kkloud.io                  # deletes every Echo, too
+  $remove
 
 END
-[ "${KUBECONFIG:-}" != "$local_kubeconfig" ] || printf 'Or stop the local cluster:\n\n  make cluster-down\n\n'
+case ${KUBECONFIG:-} in
+"$local_kubeconfig") printf 'Or stop the local cluster:\n\n  make cluster-down\n\n' ;;
+*/bin/kind.kubeconfig) printf 'Or delete the cluster:\n\n  kind delete cluster --name echo-operator\n\n' ;;
+esac

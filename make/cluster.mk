@@ -1,24 +1,39 @@
-# The cluster that targets use: the local one, or with USE_EXISTING_CLUSTER=true the one of your kubeconfig.
-
 # Your kubectl, if you have one. Otherwise make builds it with the rest of Kubernetes.
 ifeq ($(origin KUBECTL),undefined)
 KUBECTL := $(or $(shell command -v kubectl 2>/dev/null),bin/kubectl)
 endif
 
-# Every target uses the local cluster, its registry, and the images that buildah builds for it.
-# USE_EXISTING_CLUSTER=true selects the cluster of your kubeconfig and the registries that the
-# images name. The targets install, deploy, run and their opposites always use your kubeconfig,
-# unless you say CLUSTER=local.
-LOCAL_KUBECONFIG := $(BIN)/cluster/kubeconfig
-YOUR_KUBECONFIG := $(KUBECONFIG)
+# The targets of the Operator SDK use the cluster of your kubeconfig and the registries that the images name. Tests and the
+# demo use the local cluster, its registry, and the images that buildah builds for it; the demo uses kind where docker and
+# kind are. USE_EXISTING_CLUSTER=true selects your cluster for all of them, CLUSTER=local the local one.
+SDK_TARGETS := help manifests generate fmt lint build install uninstall deploy undeploy run docker-build docker-push build-installer \
+	bundle bundle-build bundle-push catalog-build catalog-push scorecard-build scorecard-push \
+	http-echo-build http-echo-push verifier-build verifier-push
 ifeq ($(USE_EXISTING_CLUSTER),true)
 export USE_EXISTING_CLUSTER
+CLUSTER := yours
+else ifeq ($(filter-out $(SDK_TARGETS),$(or $(MAKECMDGOALS),help)),)
+CLUSTER ?= yours
+else ifeq ($(MAKECMDGOALS)$(CLUSTER),demo)
+CLUSTER := $(shell docker info >/dev/null 2>&1 && kind version >/dev/null 2>&1 && echo kind || echo local)
+ifeq ($(CLUSTER),kind)
+$(info The demo uses a cluster of kind, because docker and kind are on this machine. CLUSTER=local uses a local cluster with OLM.)
+else ifeq ($(shell id -u):$(shell command -v apt-get),0:/usr/bin/apt-get)
+$(info The demo uses a local cluster with OLM, because docker and kind are not both on this machine.)
 else
+$(error The demo needs docker and kind, or Debian and root. It found no docker daemon or no kind)
+endif
+else
+CLUSTER ?= local
+endif
+ifeq ($(CLUSTER),local)
 LOCAL_CLUSTER := cluster-up
-export KUBECONFIG := $(LOCAL_KUBECONFIG)
+export KUBECONFIG := $(BIN)/cluster/kubeconfig
 CONTAINER_TOOL ?= buildah --root $(BIN)/images --runroot $(BIN)/images/run
 endif
-CONTAINER_TOOL ?= $(shell docker info >/dev/null 2>&1 && echo docker || echo buildah)
+ifeq ($(origin CONTAINER_TOOL),undefined)
+CONTAINER_TOOL := $(shell for tool in docker podman buildah; do $$tool info >/dev/null 2>&1 && echo $$tool && exit; done; echo docker)
+endif
 
 .PHONY: local-only
 local-only:
@@ -40,7 +55,7 @@ cluster-olm-v1: cluster-up tool-olm-v1 bin/olm-v1.yaml ## Install OLM v1 into th
 	local-cluster olm-v1
 cluster-gateway: cluster-up tool-traefik bin/gateway-api.yaml ## Install the Gateway API, Traefik and a Gateway into the local cluster.
 	local-cluster gateway
-cluster-samples: cluster-up tool-go-httpbin tool-http-echo bin/nginx ## Push the images of config/samples into the local cluster.
+cluster-samples: cluster-up tool-go-httpbin tool-http-echo tool-operator-sdk bin/nginx ## Push the images of config/samples into the local cluster.
 	local-cluster samples
 cluster-down: ## Stop the local cluster; only files in bin/ remain.
 	@if [ -x bin/local-cluster ]; then local-cluster down; fi

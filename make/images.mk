@@ -1,7 +1,7 @@
 # How images are built and pushed, by buildah or by an engine.
 
 # The images of an installation.
-INSTALLED := http-echo verifier docker bundle catalog
+INSTALLED := docker bundle catalog
 
 .PHONY: images push
 images: scorecard-build $(INSTALLED:%=%-build) # Build all images.
@@ -62,7 +62,7 @@ push_image = $(CONTAINER_TOOL) manifest push -q --all $(3) $(1) docker://$(2)
 push_data = $(CONTAINER_TOOL) push -q $(3) $(1) docker://$(2)
 else
 # An engine stores images of one platform only, so buildx pushes an image of several platforms at once.
-build_index = docker buildx build $(if $(findstring $(comma),$(2)),--push,--load) --platform $(2) -t $(1) $(4)
+build_index = $(CONTAINER_TOOL) $(if $(findstring $(comma),$(2)),buildx build --push,build) --platform $(2) -t $(1) $(4)
 build_data = $(CONTAINER_TOOL) build -q
 push_image = $(CONTAINER_TOOL) push $(3) $(1)
 push_data = $(push_image)
@@ -73,11 +73,15 @@ endif
 build_image = $(call build_index,$(1),$(3),$(4),--target $(2) $(HOST_GO) --build-arg VERSION=$(VERSION) .)
 
 # A published image whose digest the manifests name needs every platform. For any other, that of this machine is enough.
-IMAGE_PLATFORMS := $(if $(and $(filter $(PUBLISHED),$(IMAGE_TAG_BASE)),$(shell grep '$(PUBLISHED)@' config/manager/manager.yaml)),$(PLATFORMS),linux/$(shell go env GOARCH))
+IMAGE_PLATFORMS := $(if $(and $(filter $(PUBLISHED),$(IMG_NAME)),$(shell grep '$(PUBLISHED)@' config/manager/manager.yaml)),$(PLATFORMS),linux/$(shell go env GOARCH))
 
+# docker knows by itself that a registry on this machine has no TLS.
+ifneq ($(notdir $(firstword $(CONTAINER_TOOL))),docker)
+PUSH_FLAGS ?= $(if $(filter localhost localhost:% 127.0.0.1:%,$(firstword $(subst /, ,$(IMG)))),--tls-verify=false)
+endif
 # $(call push,<image>,<data or image>) pushes to the registry that the image names, with PUSH_FLAGS. The published images
 # go to the registry of the local cluster instead, which serves every image under its public name.
 push = $(if $(and $(LOCAL_CLUSTER),$(filter $(PUBLISHED)% $(PROMETHEUS_IMG),$(1))),$(call push_local,$(1),$(2)),$(call push_$(2),$(1),$(1),$(PUSH_FLAGS)))
 path_of = $(patsubst quay.io/%,%,$(patsubst ghcr.io/%,%,$(1)))
-push_local = @test -f bin/cluster/registry || { echo "The local cluster is not running. Run \"make cluster-up\", or set USE_EXISTING_CLUSTER=true to push to $(1)." >&2; exit 1; }; \
+push_local = @test -f bin/cluster/registry || { echo "The local cluster is not running. Run \"make cluster-up\", or unset CLUSTER to push to $(1)." >&2; exit 1; }; \
 	echo "Pushing $(1) ..."; $(call push_$(2),$(1),$$(cat bin/cluster/registry)/$(call path_of,$(1)),--tls-verify=false)

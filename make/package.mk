@@ -2,10 +2,11 @@
 
 # $(call override,<published name>,<tag>,<image>) is a replacement for kustomize, if the image is another one.
 override = $(if $(filter-out $(1):$(2),$(3)),$(1)=$(3))
-IMAGE_OVERRIDES := $(strip $(call override,$(PUBLISHED),v$(VERSION),$(IMG)) \
+IMAGE_OVERRIDES := $(strip $(call override,$(PUBLISHED),v$(VERSION),$(IMG_NAME):$(IMG_TAG)) \
 	$(call override,$(PUBLISHED)-http-echo,v$(VERSION),$(HTTP_ECHO_IMG)) \
 	$(call override,$(PUBLISHED)-verifier,v$(VERSION),$(VERIFIER_IMG)) \
 	$(call override,$(PUBLISHED)-scorecard,v$(VERSION),$(SCORECARD_IMG)) \
+	$(call override,quay.io/operator-framework/scorecard-test,$(SDK_VERSION),$(SCORECARD_TEST_IMG)) \
 	$(call override,$(PUBLISHED)-catalog,$(CATALOG_TAG),$(CATALOG_IMG)))
 
 # $(call overlay,<name>,<resource>) writes bin/overlays/<name>: config/<name>, or the resource, with those replacements.

@@ -2,7 +2,7 @@
 
 .PHONY: pin
 pin: IMAGE_PLATFORMS = $(PLATFORMS)
-pin: bin/controller-gen bin/kustomize bin/operator-sdk http-echo-build verifier-build docker-build scorecard-build ## Name the images of this version by their digests.
+pin: bin/controller-gen bin/kustomize bin/operator-sdk docker-build scorecard-build ## Name the images of this version by their digests.
 	$(call pin_image,$(HTTP_ECHO_IMG),$(PUBLISHED)-http-echo)
 	$(call pin_image,$(VERIFIER_IMG),$(PUBLISHED)-verifier)
 	$(call pin_image,$(IMG),$(PUBLISHED))

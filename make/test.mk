@@ -116,13 +116,13 @@ e2e-slow: local-only cluster-gateway cluster-samples bin/operator-sdk images pus
 
 .PHONY: e2e-olm-v0 e2e-olm-v1 e2e-helm test-catalogs
 e2e-olm-v0: EXTRA_PACKAGES = skopeo
-e2e-olm-v0: test-catalogs build-installer ## Test upgrades, install modes, a mirror, and an installation without OLM.
+e2e-olm-v0: test-catalogs ## Test upgrades, install modes, a mirror, and an installation without OLM.
 	$(E2E) -procs=3 -timeout 40m -label-filter='$(or $(LABELS),!slow)' ./e2e/olmv0
 e2e-olm-v1: cluster-olm-v1 test-catalogs ## Test installation, upgrades and removal with OLM v1.
 	$(E2E) -timeout 20m -label-filter='$(LABELS)' ./e2e/olmv1
 e2e-helm: test-catalogs bin/helm ## Test installation, upgrades, rollbacks and removal with Helm.
 	$(E2E) -timeout 20m -label-filter='$(LABELS)' ./e2e/helm
-test-catalogs: local-only cluster cluster-samples $(foreach i,http-echo verifier docker,$(i)-build $(i)-push) package prober prometheus bin/opm # Push this tree, its predecessor, later versions, and a catalog.
+test-catalogs: local-only cluster cluster-samples docker-build docker-push package prober prometheus bin/opm # Push this tree, its predecessor, later versions, and a catalog.
 	CONTAINER_TOOL="$(CONTAINER_TOOL)" OPM_VERSION=$(OPM_VERSION) hack/catalog/test-catalogs.sh
 
 .PHONY: cluster-test

@@ -4,7 +4,7 @@
 # $(call pinned,<module file>,<module>) is the version that tools/<module file>.mod requires.
 pinned = $(shell awk '{sub("^require ", "")} $$1 == "$(2)" && $$2 ~ "^v" {print $$2; exit}' tools/$(1).mod)
 # The hash of each module file, as <hash>:<module file>.
-HASHES := $(shell sha256sum tools/*.mod | sed -E 's|^(.{8})[^ ]* +tools/(.*)\.mod|\1:\2|')
+HASHES := $(shell { sha256sum tools/*.mod 2>/dev/null || shasum -a 256 tools/*.mod; } | sed -E 's|^(.{8})[^ ]* +tools/(.*)\.mod|\1:\2|')
 hash = $(firstword $(subst :, ,$(filter %:$(1),$(HASHES))))
 
 OPM := github.com/operator-framework/operator-registry
@@ -30,7 +30,9 @@ define tool
 id_$(1) := $$(call pinned,$(2),$(3))-$$(call hash,$(2))
 files_$(1) := $$(foreach p,$(5),bin/$$(p)-$$(id_$(1)))
 plan_$(1) = $$(if $$(wildcard $$(firstword $$(files_$(1)))),,$(1):$(2))
-$$(files_$(1)) &:
+# Without grouped targets, which make 3.81 of macOS does not know.
+$$(wordlist 2,9,$$(files_$(1))): $$(firstword $$(files_$(1))) ;
+$$(firstword $$(files_$(1))):
 	@hack/build-tool.sh $(1) $(4) $(2) $$(id_$(1)) $(5) -- $(6)
 $$(foreach p,$(5),bin/$$(p)): bin/%: bin/%-$$(id_$(1)) FORCE
 	@ln -sfn $$(<F) $$@
@@ -53,8 +55,8 @@ $(eval $(call tool,kube-score,kube-score,github.com/zegl/kube-score,0.5,kube-sco
 $(eval $(call tool,kustomize,kustomize,sigs.k8s.io/kustomize/kustomize/v5,0.3,kustomize,$(STRIP) tool))
 $(eval $(call tool,syft,syft,github.com/anchore/syft,3,syft,\
 	-ldflags '-s -w $(call set,main,version=$(patsubst v%,%,$(call pinned,syft,github.com/anchore/syft)))' tool))
-$(eval $(call tool,operator-sdk,operator-sdk,$(SDK),3,operator-sdk,-tags containers_image_openpgp \
-	-ldflags '-s -w $(call set,$(SDK)/internal/version,$(addsuffix =$(SDK_VERSION),Version GitVersion ImageVersion))' $(SDK)/cmd/operator-sdk))
+$(eval $(call tool,operator-sdk,operator-sdk,$(SDK),3,operator-sdk scorecard-test,-tags containers_image_openpgp \
+	-ldflags '-s -w $(call set,$(SDK)/internal/version,$(addsuffix =$(SDK_VERSION),Version GitVersion ImageVersion))' $(SDK)/cmd/operator-sdk $(SDK)/images/scorecard-test))
 
 # opm and OLM share a module file, because they are built from the same modules.
 OLM_TAGS := -tags containers_image_openpgp$(comma)json1
@@ -120,7 +122,8 @@ bin/gateway-api.yaml: go.mod
 # From Debian packages make takes only the programs: installing nginx or Prometheus would start servers on this machine.
 bin/nginx: | debian-packages
 	$(call unpack,nginx,usr/sbin/nginx)
-bin/prometheus bin/promtool &: | debian-packages
+bin/promtool: bin/prometheus ;
+bin/prometheus: | debian-packages
 	$(call unpack,prometheus,usr/bin/prometheus usr/bin/promtool)
 bin/qemu-aarch64-static: | debian-packages
 	$(call unpack,qemu-user-static,usr/bin/qemu-aarch64-static)

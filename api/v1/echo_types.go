@@ -8,44 +8,50 @@ import (
 
 // EchoSpec is the desired state of an Echo: the message and how it is served.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.image) || (!has(self.command) || size(self.command) == 0) && (!has(self.args) || size(self.args) == 0)",message="command and args are for a custom server: set image, too"
-// +kubebuilder:validation:XValidation:rule="!has(self.statusCode) || self.statusCode == 200 || (!has(self.command) || size(self.command) == 0) && (!has(self.args) || size(self.args) == 0)",message="statusCode must be 200 or unset with command or args: a custom server chooses its status code"
-// +kubebuilder:validation:XValidation:rule="!has(self.readinessPath) || has(self.command) && size(self.command) > 0 || has(self.args) && size(self.args) > 0",message="readinessPath is for a custom server: set command or args, too"
-// +kubebuilder:validation:XValidation:rule="!has(self.headers) || size(self.headers) == 0 || (!has(self.command) || size(self.command) == 0) && (!has(self.args) || size(self.args) == 0)",message="headers must be empty or unset with command or args: a custom server sets its headers"
+// +kubebuilder:validation:XValidation:rule="has(self.message) || has(self.image)",message="message is required without image: it is the response of the default server",fieldPath=".message",reason=FieldValueRequired
+// +kubebuilder:validation:XValidation:rule="has(self.image) || (!has(self.command) || size(self.command) == 0) && (!has(self.args) || size(self.args) == 0)",message="command and args are for your own image: set image, too"
+// +kubebuilder:validation:XValidation:rule="has(self.image) || !has(self.readinessPath)",message="readinessPath is for your own image: set image, too",fieldPath=".readinessPath",reason=FieldValueForbidden
+// +kubebuilder:validation:XValidation:rule="!has(self.image) || !has(self.statusCode)",message="statusCode must be unset with image: your own image chooses its status code",fieldPath=".statusCode",reason=FieldValueForbidden
+// +kubebuilder:validation:XValidation:rule="!has(self.image) || !has(self.headers) || size(self.headers) == 0",message="headers must be empty or unset with image: your own image sets its headers",fieldPath=".headers",reason=FieldValueForbidden
+// +kubebuilder:validation:XValidation:rule="!has(self.image) || !has(self.page)",message="page must be unset with image: your own image writes its pages",fieldPath=".page",reason=FieldValueForbidden
 // +kubebuilder:validation:XValidation:rule="!has(self.statusCode) || !(self.statusCode in [301, 302, 303, 307, 308]) || has(self.headers) && self.headers.exists(h, h.name.lowerAscii() == 'location')",message="statusCode 301, 302, 303, 307 or 308 requires the header Location: add it to headers, with the URL to which the response redirects"
-// +kubebuilder:validation:XValidation:rule="!has(self.statusCode) || self.statusCode != 401 || has(self.headers) && self.headers.exists(h, h.name.lowerAscii() == 'www-authenticate')",message="statusCode 401 requires the header WWW-Authenticate: add it to headers, with a challenge such as Basic realm=\"internal\""
+// +kubebuilder:validation:XValidation:rule="!has(self.statusCode) || !(self.statusCode == 401) || has(self.headers) && self.headers.exists(h, h.name.lowerAscii() == 'www-authenticate')",message="statusCode 401 requires the header WWW-Authenticate: add it to headers, with a challenge such as Basic realm=\"internal\""
+// +kubebuilder:validation:XValidation:rule="!has(self.statusCode) || !(self.statusCode == 405) || has(self.headers) && self.headers.exists(h, h.name.lowerAscii() == 'allow')",message="statusCode 405 requires the header Allow: add it to headers, with the allowed methods, for example GET, HEAD"
+// +kubebuilder:validation:XValidation:rule="!has(self.statusCode) || !(self.statusCode == 407) || has(self.headers) && self.headers.exists(h, h.name.lowerAscii() == 'proxy-authenticate')",message="statusCode 407 requires the header Proxy-Authenticate: add it to headers, with a challenge such as Basic realm=\"proxy\""
 type EchoSpec struct {
-	// The text that the endpoint returns for every request, byte for byte. The default
-	// server appends one newline. 1 to 16,384 characters, no NUL.
+	// The text that the endpoint returns for every request: the body is the message, byte for byte, and
+	// one newline. 1 to 16,384 characters, no NUL. Required, except with `image`, which gets it in the
+	// environment variable ECHO_TEXT.
 	//
-	// +required
+	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384
 	// +kubebuilder:validation:XValidation:rule="!self.contains('\\u0000')",message="message must not contain the NUL character"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Message",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
-	Message string `json:"message"`
+	Message string `json:"message,omitempty"`
 
-	// The HTTP status code of the response, 200 to 599. When unset, 200. A response with the code 204, 205
-	// or 304 has no body, so it does not contain the message. The codes 301, 302, 303, 307 and 308 require the
-	// header Location in `headers`, and 401 requires WWW-Authenticate. With `command` or `args`, only 200 is
-	// valid: a custom server chooses its status code.
+	// The HTTP status code of the response, 200 to 599 except 206 and 426. When unset, 200. A response with
+	// the code 204, 205 or 304 has no body, so it does not contain the message. Some codes require a header in
+	// `headers`: 301, 302, 303, 307 and 308 Location, 401 WWW-Authenticate, 405 Allow, 407 Proxy-Authenticate.
+	// Not with `image`: your own image chooses its status code.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=200
 	// +kubebuilder:validation:Maximum=599
+	// +kubebuilder:validation:XValidation:rule="!(self in [206, 426])",message="statusCode must not be 206 or 426: such a response depends on the request, which a fixed response cannot"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Status code",xDescriptors="urn:alm:descriptor:com.tectonic.ui:number"
 	StatusCode int32 `json:"statusCode,omitempty"`
 
-	// Headers of each response, for example Location or Cache-Control: at most 16. Names do not depend on
-	// upper and lower case. Content-Type replaces the default, which is text/plain; charset=utf-8, or with
-	// `page` text/html; charset=utf-8. Not with `command` or `args`: a custom server sets its headers.
+	// Headers of each response, for example Location or Cache-Control: at most 16. Names are
+	// case-insensitive. Content-Type replaces the default, which is text/plain; charset=utf-8, or with
+	// `page` text/html; charset=utf-8. Not with `image`: your own image sets its headers.
 	// When unset, a response has only the headers that the server sets itself.
 	//
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
-	// +kubebuilder:validation:XValidation:rule="self.all(a, self.exists_one(b, a.name.lowerAscii() == b.name.lowerAscii()))",message="headers must not repeat a name: upper and lower case are equal"
+	// +kubebuilder:validation:XValidation:rule="self.all(a, self.exists_one(b, a.name.lowerAscii() == b.name.lowerAscii()))",message="headers must not repeat a name: names are case-insensitive"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Headers"
 	Headers []Header `json:"headers,omitempty"`
 
@@ -69,26 +75,26 @@ type EchoSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Port",xDescriptors="urn:alm:descriptor:com.tectonic.ui:number"
 	Port int32 `json:"port,omitempty"`
 
-	// The port that the server listens on inside its pod, 1 to 65535.
+	// The port that the server listens on inside its pod, 1 to 65535. When unset, 5678, or with `image` the
+	// value of `port`. A server without root may listen on ports below 1024, too.
 	//
 	// +optional
-	// +kubebuilder:default=5678
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Target port",xDescriptors="urn:alm:descriptor:com.tectonic.ui:number"
 	TargetPort int32 `json:"targetPort,omitempty"`
 
 	// Returns an HTML page that shows the message, instead of plain text. The page
-	// escapes markup in the message and the title.
+	// escapes markup in the message and the title. Not with `image`.
 	//
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Page"
 	Page *Page `json:"page,omitempty"`
 
-	// Another server image. Without `command` and `args`, the image must accept the
-	// arguments of the default server (a mirror or your own build). With `command` or `args`, it can
-	// be any server that runs as a non-root user on a read-only root file system; /tmp is
-	// writable. When unset, the operator uses its default image.
+	// Your own server image. It runs as it is, unless `command` or `args` replace its entrypoint or its
+	// arguments, and responds on `targetPort`. Its user is not root, and it gets the environment variables
+	// ECHO_TEXT, the message, and ECHO_PORT, the target port. When unset, the operator runs its default
+	// server.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -96,12 +102,9 @@ type EchoSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Image",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
 	Image string `json:"image,omitempty"`
 
-	// Replaces the entrypoint of `image` and the default arguments. The container also
-	// gets the environment variables ECHO_TEXT and ECHO_PORT, which you can use here as
-	// $(ECHO_TEXT) and $(ECHO_PORT). The program does not have to listen on `targetPort`, so
-	// without `readinessPath` its pods have no probes: a pod counts as available after it has run
-	// for five seconds.
-	// At most 64 items of at most 16,384 characters, and 32,768 characters in total.
+	// Replaces the entrypoint of `image`. $(ECHO_TEXT) and $(ECHO_PORT) are the message and the target port.
+	// At most 64 items of at most 16,384 characters, and 32,768 characters in total. When unset, the
+	// entrypoint of the image.
 	//
 	// +optional
 	// +listType=atomic
@@ -111,7 +114,8 @@ type EchoSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Command",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	Command []string `json:"command,omitempty"`
 
-	// Replaces the default arguments. See `command`, also for the limits.
+	// Replaces the arguments of `image`. See `command`, also for the limits. When unset, the arguments of
+	// the image, or none with `command`.
 	//
 	// +optional
 	// +listType=atomic
@@ -121,10 +125,11 @@ type EchoSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Arguments",xDescriptors="urn:alm:descriptor:com.tectonic.ui:advanced"
 	Args []string `json:"args,omitempty"`
 
-	// The path of the HTTP probes of a custom server, for example "/healthz". The server has five
-	// minutes to start, and must respond to it on `targetPort` with a status code from 200 to 399. Only
-	// with `command` or `args`. When unset, such a server has no probes. It starts with / and has up
-	// to 1,024 printable ASCII characters without spaces.
+	// The path of HTTP probes of `image`, for example "/healthz". The server has five minutes to start, and
+	// must respond to it on `targetPort` with a status code from 200 to 399. The path starts with / and has up
+	// to 1,024 printable ASCII characters without spaces. When unset, the pods of an own image have no
+	// probes: the program does not have to listen, and a pod counts as available after it has run for
+	// five seconds.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -149,7 +154,7 @@ type EchoSpec struct {
 
 	// Requests the response continuously as a client does, by the name of the Service, by its addresses
 	// and, with `route`, by the external URL, and compares status code, `headers` and body with the
-	// declared ones. A custom server has to respond with a status code from 200 to 299. The condition
+	// declared ones. Your own image has to respond with a status code from 200 to 299. The condition
 	// Verified reports the result. When unset, the operator runs no verifier.
 	//
 	// +optional
@@ -248,6 +253,14 @@ type EchoStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Conditions",xDescriptors="urn:alm:descriptor:io.kubernetes.conditions"
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// The beginning of the message, for the table of kubectl: its first line, at most 40 characters, with an
+	// ellipsis where it is cut.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=40
+	// +operator-sdk:csv:customresourcedefinitions:type=status,displayName="Preview",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
+	Preview string `json:"preview,omitempty"`
 
 	// The number of ready pods and of desired pods, for example "2/2".
 	//
@@ -352,14 +365,14 @@ type OverriddenChild struct {
 // +kubebuilder:resource:path=echoes,singular=echo,shortName=ec
 // +kubebuilder:subresource:status
 // +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
+// +kubebuilder:printcolumn:name="MESSAGE",type=string,JSONPath=`.status.preview`
 // +kubebuilder:printcolumn:name="REPLICAS",type=integer,JSONPath=`.spec.replicas`
 // +kubebuilder:printcolumn:name="READY",type=string,JSONPath=`.status.ready`
+// +kubebuilder:printcolumn:name="AGE",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="REASON",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
 // +kubebuilder:printcolumn:name="VERIFIED",type=string,JSONPath=`.status.conditions[?(@.type=="Verified")].status`,priority=1
 // +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.status.url`,priority=1
 // +kubebuilder:printcolumn:name="EXTERNAL-URL",type=string,JSONPath=`.status.externalURL`,priority=1
-// +kubebuilder:printcolumn:name="AGE",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:printcolumn:name="MESSAGE",type=string,JSONPath=`.spec.message`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([a-z0-9-]{0,54}[a-z0-9])?$')",message="metadata.name becomes a label of the verifier, verify-<name>: at most 56 lower-case letters, digits and hyphens, no dots, with a letter or digit at both ends"
 // +operator-sdk:csv:customresourcedefinitions:displayName="Echo",resources={{Deployment,v1,""},{Service,v1,""},{PodDisruptionBudget,v1,""},{HTTPRoute,v1,""},{DaemonSet,v1,""},{Pod,v1,""},{Event,v1,""}}
 type Echo struct {

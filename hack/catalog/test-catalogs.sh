@@ -49,6 +49,9 @@ if [ -n "$version" ]; then
 else
 	version=${tree%%-*}-0 # The lowest pre-release of this version.
 	bundle "$version" "s|$base[:@].*|$base:v$version|"
+	mkdir "bin/catalogs/$version/tree"
+	cp -r config "bin/catalogs/$version/tree"
+	sed -i "s|$base[:@].*|$base:v$version|" "bin/catalogs/$version/tree/config/manager/manager.yaml"
 	program . docker "$base:v$version" # All other images are those of this tree.
 fi
 bundle "$tree"

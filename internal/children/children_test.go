@@ -33,7 +33,7 @@ var inputs = Inputs{ServerImage: defaultImage, VerifierImage: "ghcr.io/kkloud-io
 func newEcho(edits ...func(*echov1.Echo)) *echov1.Echo {
 	echo := &echov1.Echo{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "op-demo", Name: "hello", UID: "11111111-2222-3333-4444-555555555555"},
-		Spec:       echov1.EchoSpec{Message: "xin chao operator", Replicas: 1, Port: 80, TargetPort: 5678},
+		Spec:       echov1.EchoSpec{Message: "xin chao operator", Replicas: 1, Port: 80},
 	}
 	for _, edit := range edits {
 		edit(echo)

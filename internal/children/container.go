@@ -1,6 +1,7 @@
 package children
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"strconv"
@@ -24,6 +25,9 @@ const (
 	// to remove the endpoint. Its pod therefore waits for preStopSeconds before SIGTERM. The default server drains.
 	preStopSeconds int64 = 5
 
+	// The port of the default server.
+	serverPort int32 = 5678
+
 	// The port of the default server for probes, and another one if the server itself has that.
 	healthPort, otherHealthPort int32 = 5679, 5680
 
@@ -34,7 +38,7 @@ const (
 func mutateContainer(container *corev1.Container, echo *echov1.Echo, image string) {
 	container.Image = image
 	container.ImagePullPolicy = corev1.PullIfNotPresent
-	mutatePort(&container.Ports, echo.Spec.TargetPort)
+	mutatePort(&container.Ports, targetPort(echo))
 	setResources(container, echo.Spec.Resources, defaultServerResources)
 	tmp := ensureItem(&container.VolumeMounts, corev1.VolumeMount{MountPath: "/tmp"},
 		func(mount corev1.VolumeMount) bool { return mount.MountPath == "/tmp" })
@@ -42,8 +46,8 @@ func mutateContainer(container *corev1.Container, echo *echov1.Echo, image strin
 	// The status of the Echo repeats the end of the log of a crashed server.
 	container.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
 	mutateContainerSecurity(ensure(&container.SecurityContext))
-	if hasOwnServer(echo) {
-		mutateOwnServer(container, echo)
+	if isCustomServer(echo) {
+		mutateCustomServer(container, echo)
 	} else {
 		mutateDefaultServer(container, echo)
 	}
@@ -56,22 +60,27 @@ func mutatePort(ports *[]corev1.ContainerPort, targetPort int32) {
 	port.HostPort, port.HostIP = 0, ""
 }
 
-// hasOwnServer reports whether the container runs the command of the user instead of a server
-// that accepts the arguments of http-echo.
-func hasOwnServer(echo *echov1.Echo) bool {
-	return len(echo.Spec.Command)+len(echo.Spec.Args) > 0
+// isCustomServer reports whether the Echo runs an image of the user instead of the default server.
+func isCustomServer(echo *echov1.Echo) bool { return echo.Spec.Image != "" }
+
+// targetPort returns the port that the server listens on.
+func targetPort(echo *echov1.Echo) int32 {
+	if isCustomServer(echo) {
+		return cmp.Or(echo.Spec.TargetPort, echo.Spec.Port)
+	}
+	return cmp.Or(echo.Spec.TargetPort, serverPort)
 }
 
 // mutateDefaultServer sets the arguments and the probes of the default server.
 func mutateDefaultServer(container *corev1.Container, echo *echov1.Echo) {
 	health := healthPort
-	if echo.Spec.TargetPort == health {
+	if targetPort(echo) == health {
 		health = otherHealthPort
 	}
 	container.Command = nil
 	container.Args = []string{
 		"-text=" + escapeDollars(Text(echo)),
-		"-listen=:" + strconv.Itoa(int(echo.Spec.TargetPort)),
+		"-listen=:" + strconv.Itoa(int(targetPort(echo))),
 		"-health-listen=:" + strconv.Itoa(int(health)),
 	}
 	container.Env = slices.DeleteFunc(container.Env, func(env corev1.EnvVar) bool {
@@ -95,12 +104,14 @@ func mutateDefaultServer(container *corev1.Container, echo *echov1.Echo) {
 	mutateProbe(ensure(&container.LivenessProbe), "/", intstr.FromInt32(health), 10, 10)
 }
 
-// mutateOwnServer sets exactly the command and args that the user wrote.
-func mutateOwnServer(container *corev1.Container, echo *echov1.Echo) {
+// mutateCustomServer sets exactly the command and args that the user wrote: without them, the image runs as it is. Its
+// root file system is writable, because many images write beside their program.
+func mutateCustomServer(container *corev1.Container, echo *echov1.Echo) {
+	container.SecurityContext.ReadOnlyRootFilesystem = nil
 	container.Command = echo.Spec.Command
 	container.Args = echo.Spec.Args
 	setVariable(&container.Env, textVariable, escapeDollars(Text(echo)))
-	setVariable(&container.Env, portVariable, strconv.Itoa(int(echo.Spec.TargetPort)))
+	setVariable(&container.Env, portVariable, strconv.Itoa(int(targetPort(echo))))
 	ensure(&container.Lifecycle).PreStop = &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: preStopSeconds}}
 	if !hasProbes(echo) {
 		container.StartupProbe, container.ReadinessProbe, container.LivenessProbe = nil, nil, nil
@@ -113,10 +124,10 @@ func mutateOwnServer(container *corev1.Container, echo *echov1.Echo) {
 	mutateProbe(ensure(&container.LivenessProbe), path, port, 10, 10)
 }
 
-// hasProbes reports whether the server has probes. The operator knows whether a server of the user's
-// own listens, and on which path, only if the user says so.
+// hasProbes reports whether the server has probes. The operator knows whether a custom server
+// listens, and on which path, only if the user says so.
 func hasProbes(echo *echov1.Echo) bool {
-	return !hasOwnServer(echo) || echo.Spec.ReadinessPath != ""
+	return !isCustomServer(echo) || echo.Spec.ReadinessPath != ""
 }
 
 // setVariable sets an environment variable. It removes further entries with the name: the kubelet

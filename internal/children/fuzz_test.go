@@ -50,7 +50,7 @@ func FuzzMutate(f *testing.F) {
 			t.Errorf("pod = %v, want 1 container, 0 init containers and 1 volume", pod)
 		}
 		expectExpansion(t, serverText(want.pod().Containers[0], echo), Text(echo))
-		if headers := headerArgs(t, want.pod().Containers[0].Args); !hasOwnServer(echo) && len(headers) < len(echo.Spec.Headers) {
+		if headers := headerArgs(t, want.pod().Containers[0].Args); !isCustomServer(echo) && len(headers) < len(echo.Spec.Headers) {
 			t.Errorf("headers of the server = %q, want at least %v", headers, echo.Spec.Headers)
 		}
 		if echo.Spec.Page != nil {
@@ -83,7 +83,7 @@ func pageTitle(echo *echov1.Echo) string {
 
 // serverText returns the text in the container's argument or variable.
 func serverText(container corev1.Container, echo *echov1.Echo) string {
-	if !hasOwnServer(echo) {
+	if !isCustomServer(echo) {
 		return strings.TrimPrefix(container.Args[0], "-text=")
 	}
 	return container.Env[0].Value

@@ -51,6 +51,9 @@ var probes = paths(`spec\.template\.spec\.containers\[echo\]\.(startup|readiness
 // startupProbe matches that of a server, which the default server does not have.
 var startupProbe = paths(`spec\.template\.spec\.containers\[echo\]\.startupProbe`)
 
+// readOnly matches the file system of a server, which a custom server may write to.
+var readOnly = paths(`spec\.template\.spec\.containers\[echo\]\.securityContext\.readOnlyRootFilesystem`)
+
 func paths(patterns ...string) *regexp.Regexp { return regexp.MustCompile("^" + oneOf(patterns...)) }
 func oneOf(patterns ...string) string         { return "(" + strings.Join(patterns, "|") + ")" }
 
@@ -79,7 +82,8 @@ func FuzzOwnership(f *testing.F) {
 			maps.Copy(all, after)
 			for field := range all {
 				_, isOwned := owned[field]
-				isRemoved := removed.MatchString(field) || !hasProbes(echo) && probes.MatchString(field) || !hasOwnServer(echo) && startupProbe.MatchString(field)
+				isRemoved := removed.MatchString(field) || !hasProbes(echo) && probes.MatchString(field) ||
+					!isCustomServer(echo) && startupProbe.MatchString(field) || isCustomServer(echo) && readOnly.MatchString(field)
 				if isOwned && !strings.HasPrefix(field, "status.") || isRemoved {
 					continue
 				}

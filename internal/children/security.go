@@ -30,7 +30,7 @@ func mutateUser(security *corev1.PodSecurityContext, echo *echov1.Echo) {
 
 func mutateUnprivilegedPorts(security *corev1.PodSecurityContext, echo *echov1.Echo) {
 	isOurs := func(sysctl corev1.Sysctl) bool { return sysctl.Name == unprivilegedPorts }
-	if echo.Spec.TargetPort < 1024 {
+	if targetPort(echo) < 1024 {
 		ensureItem(&security.Sysctls, corev1.Sysctl{Name: unprivilegedPorts}, isOurs).Value = "0"
 	} else {
 		security.Sysctls = slices.DeleteFunc(security.Sysctls, isOurs)

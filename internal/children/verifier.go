@@ -250,7 +250,7 @@ func ClusterIPs(in Inputs) []string {
 // expectation returns the flags that describe the response. The status of a custom server is
 // the only thing known about its response.
 func expectation(echo *echov1.Echo) []string {
-	if hasOwnServer(echo) {
+	if isCustomServer(echo) {
 		return []string{"-status=0"}
 	}
 	code, body, headers := int(echo.Spec.StatusCode), Text(echo)+"\n", serverHeaders(echo) // The server appends the newline.

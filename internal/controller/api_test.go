@@ -77,7 +77,7 @@ var _ = Describe("The API", func() {
 		echo := createEcho(newNamespace(), "hello", func(s *echov1.EchoSpec) { s.Page = &echov1.Page{} })
 		Expect(echo.Spec.Replicas).To(Equal(int32(1)))
 		Expect(echo.Spec.Port).To(Equal(int32(80)))
-		Expect(echo.Spec.TargetPort).To(Equal(int32(5678)))
+		Expect(echo.Spec.TargetPort).To(BeZero(), "the operator chooses the port of the server")
 		Expect(echo.Spec.Page.Color).To(Equal("#2196F3"))
 	})
 

@@ -86,7 +86,6 @@ var _ = Describe("An Echo", func() {
 		other := createEcho(namespace, "plain")
 		echo := createEcho(namespace, "fancy", func(s *echov1.EchoSpec) {
 			s.Image, s.Command, s.Args = "docker.io/library/other:1", []string{"sh"}, []string{"serve"}
-			s.Page = &echov1.Page{Title: "t"}
 			s.TargetPort = 80
 			s.Resources.Limits = echov1.ResourceList{corev1.ResourceCPU: resource.MustParse("0.0105")}
 		})

@@ -57,7 +57,7 @@ var _ = Describe("The content of an Echo", func() {
 		namespace, secret := newNamespace(), "wrote\n\x1b[31m"
 		text := strings.Repeat(secret, 50)
 		ready := createEcho(namespace, "ready", func(s *echov1.EchoSpec) {
-			s.Message, s.Page, s.Image, s.Args = text, &echov1.Page{Title: strings.Repeat(secret, 20)}, "docker.io/library/other:1", []string{text}
+			s.Message, s.Image, s.Args = text, "docker.io/library/other:1", []string{text}
 		})
 		expectReady(ready)
 		rejected := createEcho(namespace, "rejected", func(s *echov1.EchoSpec) { s.Message, s.Image = text, " "+text })

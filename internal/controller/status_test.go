@@ -66,7 +66,7 @@ var _ = Describe("The status in the course of time", func() {
 	})
 
 	It("of pods that change their readiness again and again is written at increasing intervals", func() {
-		echo := createEcho(namespace, "hello", func(s *echov1.EchoSpec) { s.Image, s.Replicas = controlplane.NeverReady, 5 })
+		echo := createEcho(namespace, "hello", func(s *echov1.EchoSpec) { s.Image, s.TargetPort, s.Replicas = controlplane.NeverReady, 5678, 5 })
 		becomeReady(echo, 2)
 		Eventually(komega.Object(echo)).Should(HaveField("Status.Ready", "2/5"))
 		edit(echo, func(s *echov1.EchoSpec) { s.Port = 81 }) // A new generation has no earlier writes.

@@ -25,7 +25,7 @@ func TestChildrenOfTheDefaultServerAreCached(t *testing.T) {
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(c.Echo.Object, echo); err != nil {
 			t.Fatal(err)
 		}
-		if len(echo.Spec.Command)+len(echo.Spec.Args) > 0 {
+		if echo.Spec.Image != "" {
 			continue
 		}
 		if route := echo.Spec.Route; route != nil && len(route.Paths) == 0 {

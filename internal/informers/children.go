@@ -17,7 +17,7 @@ import (
 
 // maxCachedSize is the maximum size of a cached child in bytes. Children of the default server are
 // smaller, also with the longest message and pod settings.
-const maxCachedSize = 160 << 10
+const maxCachedSize = 176 << 10
 
 // slimChild reduces the memory of a cached object: a child shares values with the others, and any
 // other object becomes a stub.

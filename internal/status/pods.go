@@ -3,6 +3,7 @@ package status
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -72,24 +73,30 @@ func containersOf(pod *corev1.Pod) []corev1.ContainerStatus {
 
 // failureOfPods returns the failure of the first failed pod of the newest ReplicaSet, by name, so
 // that the result does not depend on the order of the pods.
-func failureOfPods(observed Observation) *Failure {
+func failureOfPods(echo *echov1.Echo, observed Observation) *Failure {
 	if !isCurrent(observed.Deployment) {
 		return nil // The newest ReplicaSet does not exist yet.
 	}
 	for _, pod := range newestPods(observed.Pods, observed.NewestReplicaSet) {
 		if failure := PodFailure(&pod, observed.Now); failure != nil {
-			return withAdvice(failure)
+			return withAdvice(echo, failure)
 		}
 	}
 	return nil
 }
 
-// withAdvice adds to the kubelet's message what the user has to set for an image whose user is root, or has a name
-// instead of a number. The operator sets no user for it, because some clusters reject every user that they did not assign.
-func withAdvice(failure *Failure) *Failure {
-	wouldRunAsRoot := failure.Reason == echov1.ReasonContainerCreateFailed && strings.Contains(failure.Message, "runAsNonRoot")
-	if wouldRunAsRoot {
+// withoutRoot matches what programs write that need root, or another user than that of the pod.
+var withoutRoot = regexp.MustCompile(`(?i)permission denied|operation not permitted|read-only file system|(as|be|requires?) root`)
+
+// withAdvice adds to the cluster's message what the user has to set for an own image that needs root, or whose user has
+// a name instead of a number. The operator sets no user for it, because some clusters reject every user that they did
+// not assign.
+func withAdvice(echo *echov1.Echo, failure *Failure) *Failure {
+	switch {
+	case failure.Reason == echov1.ReasonContainerCreateFailed && strings.Contains(failure.Message, "runAsNonRoot"):
 		failure.Message += ": set spec.pod.runAsUser"
+	case echo.Spec.Image != "" && failure.Reason == echov1.ReasonCrashLooping && withoutRoot.MatchString(failure.Message):
+		failure.Message = "Pods never run as root: the image may need its own user in spec.pod.runAsUser, or a variant that runs without root: " + failure.Message
 	}
 	return failure
 }

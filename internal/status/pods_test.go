@@ -140,26 +140,36 @@ func TestTerminationMessageHasTheReasonOfTheKubelet(t *testing.T) {
 	}
 }
 
-func TestFailureOfAnImageThatRunsAsRootHasAdvice(t *testing.T) {
+func TestFailureOfAnImageThatNeedsAnotherUserHasAdvice(t *testing.T) {
 	const (
 		root   = "container has runAsNonRoot and image will run as root"
 		named  = "container has runAsNonRoot and image has non-numeric user (x), cannot verify user is non-root"
 		advice = ": set spec.pod.runAsUser"
+		nginx  = `mkdir() "/var/cache/nginx/client_temp" failed (13: Permission denied)`
+		crash  = "Pods never run as root: the image may need its own user in spec.pod.runAsUser, or a variant that runs without root: "
 	)
 	inInit := waiting("p", "CreateContainerConfigError", root)
 	inInit.Status.InitContainerStatuses, inInit.Status.ContainerStatuses = inInit.Status.ContainerStatuses, nil
+	crashes := func(log string) corev1.Pod { return crashed(waiting("p", "CrashLoopBackOff", "back-off"), 3, 1, log) }
 	for name, test := range map[string]struct {
-		pod  corev1.Pod
-		want string
+		pod          corev1.Pod
+		image        string
+		prefix, want string
 	}{
-		"root":                    {waiting("p", "CreateContainerConfigError", root), root + advice},
-		"root, in init container": {inInit, root + advice},
-		"user with a name":        {waiting("p", "CreateContainerConfigError", named), named + advice},
-		"another error":           {waiting("p", "CreateContainerConfigError", `configmap "x" not found`), `configmap "x" not found`},
-		"log of the server":       {crashed(waiting("p", "CrashLoopBackOff", "back-off"), 3, 1, root), "exited with code 1: " + root},
+		"root":                        {waiting("p", "CreateContainerConfigError", root), "nginx", "", root + advice},
+		"root, in init container":     {inInit, "nginx", "", root + advice},
+		"user with a name":            {waiting("p", "CreateContainerConfigError", named), "nginx", "", named + advice},
+		"another error":               {waiting("p", "CreateContainerConfigError", `configmap "x" not found`), "nginx", "", `configmap "x" not found`},
+		"crash without permission":    {crashes(nginx), "nginx", crash, "exited with code 1: " + nginx},
+		"crash on a read-only disk":   {crashes("open /x: read-only file system"), "x", crash, "exited with code 1: open /x: read-only file system"},
+		"crash that asks for root":    {crashes("This must be run as root!"), "x", crash, "exited with code 1: This must be run as root!"},
+		"crash for another reason":    {crashes("no such file"), "nginx", "", "exited with code 1: no such file"},
+		"crash of the default server": {crashes(nginx), "", "", "exited with code 1: " + nginx},
 	} {
+		echo := newEcho()
+		echo.Spec.Image = test.image
 		observed := Observation{Deployment: &appsv1.Deployment{}, Pods: []corev1.Pod{test.pod}, NewestReplicaSet: newest, Now: now}
-		if got, want := failureOfPods(observed).Message, "Pod p, container echo: "+test.want; got != want {
+		if got, want := failureOfPods(echo, observed).Message, test.prefix+"Pod p, container echo: "+test.want; got != want {
 			t.Errorf("%s: message = %q, want %q", name, got, want)
 		}
 	}

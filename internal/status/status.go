@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -64,6 +65,7 @@ func Of(echo *echov1.Echo, observed Observation) echov1.EchoStatus {
 		observed.Overridden = echo.Status.Overridden // The children of a terminating Echo are not compared.
 	}
 	status := echov1.EchoStatus{
+		Preview:            preview(echo.Spec.Message),
 		Ready:              fmt.Sprintf("%d/%d", pods.ReadyReplicas, echo.Spec.Replicas),
 		Replicas:           pods.Replicas,
 		ReadyReplicas:      pods.ReadyReplicas,
@@ -79,6 +81,19 @@ func Of(echo *echov1.Echo, observed Observation) echov1.EchoStatus {
 		status.Conditions = append(status.Conditions, condition)
 	}
 	return status
+}
+
+// maxPreview is the maximum number of characters of the preview of a message.
+const maxPreview = 40
+
+// preview returns the first line of the message, shortened.
+func preview(message string) string {
+	message = strings.TrimSpace(message)
+	message = message[:min(len(message), (maxPreview+1)*utf8.UTFMax)] // Longer than the preview, and cheap.
+	if end := strings.IndexAny(message, "\n\v\f\r\u0085\u2028\u2029"); end >= 0 {
+		message = message[:end] + "…"
+	}
+	return Truncate(message, maxPreview)
 }
 
 // conditions returns Ready, Available, Progressing, Degraded and Overridden, with a route or a
@@ -215,7 +230,7 @@ func mostSevere(echo *echov1.Echo, observed Observation) *Failure {
 	if failure := podsRejected(observed.Deployment); failure != nil {
 		return failure
 	}
-	if failure := failureOfPods(observed); failure != nil {
+	if failure := failureOfPods(echo, observed); failure != nil {
 		return failure
 	}
 	return overdue(echo, observed)

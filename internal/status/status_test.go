@@ -260,3 +260,26 @@ func TestTruncateReturnsOneLineOfPrintableCharacters(t *testing.T) {
 		t.Errorf("the message has %d characters, the API allows 32768", length)
 	}
 }
+
+func TestPreviewIsTheFirstLineOfTheMessage(t *testing.T) {
+	wide := strings.Repeat("😀", 16384)
+	for message, want := range map[string]string{
+		"":                              "",
+		"xin chao operator":             "xin chao operator",
+		"one\n":                         "one",
+		"\n\n one\ntwo":                 "one…",
+		"one\r\ntwo":                    "one…",
+		"one\u2028two":                  "one…",
+		"tab\tand \x1b[31m \u202e":      "tab and  [31m  ",
+		strings.Repeat("a", 40):         strings.Repeat("a", 40),
+		strings.Repeat("a", 41):         strings.Repeat("a", 39) + "…",
+		strings.Repeat("\n", 16384):     "",
+		wide:                            strings.Repeat("😀", 39) + "…",
+		strings.Repeat("مرحبا ", 20):    strings.Repeat("مرحبا ", 7)[:len("مرحبا ")*6+len("مرح")] + "…",
+		strings.Repeat("a", 40) + "\nb": strings.Repeat("a", 39) + "…",
+	} {
+		if got := preview(message); got != want {
+			t.Errorf("preview(%.60q) = %q, want %q", message, got, want)
+		}
+	}
+}

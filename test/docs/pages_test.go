@@ -64,7 +64,7 @@ kubectl wait --for=condition=Degraded --timeout=2m echo/hello`},
 kubectl wait --for=condition=Degraded --timeout=1m echo/hello`, replace: []string{"<kind>", "service", "<object>", "echo-hello"}},
 	{name: runbooks, sections: []string{"EchoNotVerified"}, setup: `image=$(kubectl -n echo-operator-system get deployment echo-operator-controller-manager \
   -o jsonpath='{.spec.template.spec.containers[0].env[?(@.name=="RELATED_IMAGE_HTTP_ECHO")].value}')
-` + apply(`{message: hello, verify: {periodSeconds: 1, timeoutSeconds: 1}, image: "$image", args: ["-listen=:5678", "-text=hello", "-status-code=404"]}`) + `
+` + apply(`{message: hello, verify: {periodSeconds: 1, timeoutSeconds: 1}, image: "$image", targetPort: 5678, args: ["-listen=:5678", "-text=hello", "-status-code=404"]}`) + `
 kubectl wait --for=condition=Verified=False --timeout=2m echo/hello`, replace: []string{"<layer>", "dns"}},
 	{name: runbooks, sections: []string{"EchoVerifierNotRunning"}, setup: `kubectl create quota one --hard=pods=1
 ` + apply(`{message: hello, verify: {}}`) + `

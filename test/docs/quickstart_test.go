@@ -20,8 +20,11 @@ import (
 // registryAddress is the address of the registry in the README.
 const registryAddress = "localhost:5001"
 
-// TestQuickStart runs the quick start of the README exactly as printed, on the cluster of KUBECONFIG, which must not have
-// the operator. On the local cluster, registryAddress is the cluster's registry.
+// transcript has the first commands of a user, who only knows the introduction of Echoes.
+const transcript = "test/docs/testdata/transcript.md"
+
+// TestQuickStart runs the quick start of the README and then the transcript exactly as printed, on the cluster of KUBECONFIG,
+// which must not have the operator. On the local cluster, registryAddress is the cluster's registry.
 func TestQuickStart(t *testing.T) {
 	if err := testcluster.Check(root); err != nil {
 		t.Fatal(err)
@@ -29,22 +32,23 @@ func TestQuickStart(t *testing.T) {
 	if testcluster.IsLocal(root) {
 		useLocalRegistry(t)
 	}
-	page := readFile(t, quickStart)
+	quickStartBlocks := slices.DeleteFunc(blocks(readFile(t, quickStart)), func(b block) bool { return b.example })
+	transcriptBlocks := blocks(readFile(t, transcript))
 	t.Chdir(root)
 	for _, variable := range []string{"MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "GOFLAGS"} { // Those of the make that runs this test.
 		t.Setenv(variable, "")
 	}
-	run := slices.DeleteFunc(blocks(page), func(b block) bool { return b.example })
 	start := time.Now()
-	err := runBlocks(t.Context(), run, 0, func(b block, output string) {
+	err := runBlocks(t.Context(), quickStartBlocks, 0, func(b block, output string) {
 		t.Logf("line %d, after %s:\n%s\n\n%s", b.line, time.Since(start).Round(time.Second), b.commands, output)
 		if b.hasOutput && !strings.HasSuffix(trimmed(output), trimmed(b.output)) {
 			t.Errorf("%s:%d: output =\n%s\nwant as its last line:\n%s", quickStart, b.line, output, b.output)
 		}
 	})
 	if err != nil {
-		t.Error(err)
+		t.Fatal(err)
 	}
+	runDocument(t.Context(), t, transcript, transcriptBlocks)
 }
 
 // useLocalRegistry forwards registryAddress to the registry of the local cluster, which has no TLS and no docker daemon.
@@ -55,7 +59,6 @@ func useLocalRegistry(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("CONTAINER_TOOL", "buildah --root "+bin+"/images --runroot "+bin+"/images/run")
-	t.Setenv("PUSH_FLAGS", "--tls-verify=false")
 	registry, err := os.ReadFile(bin + "/cluster/registry")
 	if err != nil {
 		t.Fatal(err)

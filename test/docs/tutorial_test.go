@@ -32,10 +32,16 @@ func TestTutorial(t *testing.T) {
 	t.Cleanup(remove)
 	ctx, cancel := context.WithTimeout(t.Context(), tutorialTime)
 	defer cancel()
-	err := runBlocks(ctx, blocks(readFile(t, tutorial)), pause, func(b block, output string) {
+	runDocument(ctx, t, tutorial, blocks(readFile(t, tutorial)))
+}
+
+// runDocument runs the commands of a page and compares their output.
+func runDocument(ctx context.Context, t *testing.T, page string, commands []block) {
+	t.Helper()
+	err := runBlocks(ctx, commands, pause, func(b block, output string) {
 		t.Logf("line %d:\n%s\n\n%s", b.line, b.commands, output)
 		if b.hasOutput && !b.matches(output) {
-			t.Errorf("%s:%d: output =\n%s\nwant:\n%s", tutorial, b.line, output, b.output)
+			t.Errorf("%s:%d: output =\n%s\nwant:\n%s", page, b.line, output, b.output)
 		}
 	})
 	if err != nil {

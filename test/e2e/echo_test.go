@@ -79,7 +79,7 @@ func failures() {
 		for _, text := range want {
 			Eventually(Condition(namespace, name, echov1.ConditionDegraded), "3m").Should(ContainSubstring(text))
 		}
-		PatchEcho(namespace, name, `{"image":null,"command":null}`)
+		PatchEcho(namespace, name, `{"image":null,"command":null,"readinessPath":null}`)
 		WaitSettled(namespace)
 		ExpectBody(namespace, name, "80", Equal("m\n"))
 	},
@@ -87,6 +87,12 @@ func failures() {
 			Image: "docker.io/library/busybox:1.37", Command: []string{"sh", "-c", "echo the cat ate the disk >&2; exit 3"},
 			Pod: &echov1.PodSettings{RunAsUser: 65532},
 		}, "True CrashLooping: ", "exited with code 3: the cat ate the disk"),
-		Entry("given a container that does not respond to its probes", "deaf", echov1.EchoSpec{Image: "registry.k8s.io/pause:3.10.1"}, "True CrashLooping: "),
+		Entry("given a container that does not respond to its probes", "deaf",
+			echov1.EchoSpec{Image: "registry.k8s.io/pause:3.10.1", ReadinessPath: "/"}, "True ProgressDeadlineExceeded: ", "its probe fails"),
+		Entry("given an image whose user is root", "root", echov1.EchoSpec{Image: "docker.io/library/busybox:1.37"},
+			"True ContainerCreateFailed: ", "image will run as root", ": set spec.pod.runAsUser"),
+		Entry("given a program that needs root", "rootless", echov1.EchoSpec{
+			Image: "docker.io/library/busybox:1.37", Command: []string{"mkdir", "/cache"}, Pod: &echov1.PodSettings{RunAsUser: 65532},
+		}, "True CrashLooping: Pods never run as root: ", "Permission denied"),
 	)
 }

@@ -57,13 +57,12 @@ func gateways() {
 
 	It("reports whether the API is installed, while the Service responds, and follows its installation and removal without a restart", func() {
 		const notInstalled = "False GatewayAPINotInstalled: "
-		pods, err := Pods(operatorNamespace, operatorPods)
-		Expect(err).NotTo(HaveOccurred())
+		pods := operatorRestarts()
 		expectNoRoute := func() {
 			GinkgoHelper()
 			Eventually(condition("states", "Routed"), "90s").Should(HavePrefix(notInstalled))
 			Consistently(condition("states", "Routed"), "5s").Should(HavePrefix(notInstalled))
-			log := Kubectl("-n", operatorNamespace, "logs", operatorDeployment, "--since=5s")
+			log := Kubectl("-n", operatorNamespace, "logs", "-l", operatorPods, "--since=5s")
 			Expect(log).NotTo(ContainSubstring(`"level":"error"`), "log of the operator")
 			Eventually(condition("states", "Ready")).Should(HavePrefix(notInstalled))
 			Eventually(condition("states", "Available")).Should(HavePrefix("True "))
@@ -84,12 +83,7 @@ func gateways() {
 		removeGatewayAPI()
 		expectNoRoute()
 		expectRoute()
-		after, err := Pods(operatorNamespace, operatorPods)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(after).To(HaveLen(1))
-		Expect(after[0].UID).To(Equal(pods[0].UID), "pod of the operator")
-		restarts := pods[0].Status.ContainerStatuses[0].RestartCount
-		Expect(after[0].Status.ContainerStatuses[0].RestartCount).To(Equal(restarts), "restarts of the operator")
+		Expect(operatorRestarts()).To(And(HaveLen(2), Equal(pods)), "pods of the operator, with their restarts")
 	})
 
 	DescribeTable("reports the response of its controller",

@@ -18,6 +18,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
@@ -138,13 +139,12 @@ func auditedRequests(user, namespace string, since time.Time) []string {
 
 // failover ends the leader, and measures the time until the next one leads and writes.
 func failover() {
-	DescribeTable("has a new leader within the limit, which applies an edit", func(replicas int, end func(pod string), limit time.Duration) {
-		namespace := fmt.Sprintf("failover-%d-e2e", replicas)
+	DescribeTable("has a new leader within the limit, which applies an edit", func(name string, end func(pod string), limit time.Duration) {
+		namespace := name + "-e2e"
 		NewNamespace(namespace)
 		CreateEcho(namespace, "hello", echov1.EchoSpec{Message: "first"})
 		WaitReady(namespace, "hello")
-		scaleOperator(replicas)
-		DeferCleanup(scaleOperator, 1)
+		awaitOperator()
 		old, err := leader()
 		Expect(err).NotTo(HaveOccurred())
 		pod, _, _ := strings.Cut(old, "_")
@@ -160,19 +160,23 @@ func failover() {
 		AddReportEntry(fmt.Sprintf("led after %.1f s, wrote after %.1f s", leads.Seconds(), time.Since(start).Seconds()))
 		WaitReady(namespace, "hello")
 	},
-		Entry("when the only replica is stopped", 1, stopLeader, 30*time.Second),
-		Entry("when one of two replicas is killed", 2, killLeader, 40*time.Second),
+		// The guarantees are 5 s and 20 s, and the machine is busy.
+		Entry("when the leader is stopped", "stopped-leader", stopLeader, 10*time.Second),
+		Entry("when the leader is evicted, as from a drained node", "evicted-leader", evictLeader, 10*time.Second),
+		Entry("when the leader is killed", "killed-leader", killLeader, 40*time.Second),
 	)
 }
 
-// scaleOperator makes OLM run that many replicas of the operator.
-func scaleOperator(replicas int) {
+// operatorRestarts returns the number of restarts of each pod of the operator, by its name.
+func operatorRestarts() map[string]int32 {
 	GinkgoHelper()
-	csv, err := installedCSV()
+	pods, err := Pods(operatorNamespace, operatorPods)
 	Expect(err).NotTo(HaveOccurred())
-	Kubectl("-n", operatorNamespace, "patch", "csv", csv, "--type=json", "-p",
-		fmt.Sprintf(`[{"op":"replace","path":"/spec/install/spec/deployments/0/spec/replicas","value":%d}]`, replicas))
-	Kubectl("-n", operatorNamespace, "wait", operatorDeployment, "--timeout=60s", fmt.Sprint("--for=jsonpath={.status.availableReplicas}=", replicas))
+	restarts := map[string]int32{}
+	for _, pod := range pods {
+		restarts[pod.Name] = pod.Status.ContainerStatuses[0].RestartCount
+	}
+	return restarts
 }
 
 // leader returns the identity of the leader: its pod's name, an underscore, and a UUID.
@@ -189,6 +193,12 @@ func leader() (string, error) {
 func stopLeader(pod string) {
 	GinkgoHelper()
 	Kubectl("-n", operatorNamespace, "delete", "pod", pod, "--wait=false")
+}
+
+// evictLeader requests the eviction of the pod, which the budget has to allow.
+func evictLeader(pod string) {
+	GinkgoHelper()
+	Expect(Client().SubResource("eviction").Create(context.Background(), Get(operatorNamespace, pod, &corev1.Pod{}), &policyv1.Eviction{})).To(Succeed())
 }
 
 // killLeader ends the operator's process by SIGKILL, from the node.

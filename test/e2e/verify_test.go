@@ -127,7 +127,7 @@ func verification() {
 		Kubectl("-n", operatorNamespace, "scale", operatorDeployment, "--replicas=0")
 		Kubectl("-n", operatorNamespace, "wait", "--for=delete", "pod", "-l", operatorPods, "--timeout=60s")
 		start := func() {
-			Kubectl("-n", operatorNamespace, "scale", operatorDeployment, "--replicas=1")
+			Kubectl("-n", operatorNamespace, "scale", operatorDeployment, "--replicas=2")
 			awaitOperator()
 		}
 		DeferCleanup(start)

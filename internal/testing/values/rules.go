@@ -40,63 +40,56 @@ var Rules = []Rule{
 		Violations: []map[string]any{{"spec.message": "a\x00b"}},
 		Valid:      []map[string]any{{"spec.message": "\x01\t\r\n\x7f"}, {"spec.message": " "}},
 		repair: func(spec map[string]any, _ string) {
-			text, _ := spec["message"].(string)
-			spec["message"] = strings.ReplaceAll(text, "\x00", " ")
-		},
-	},
-	{
-		Message:    "readinessPath is for a custom server",
-		Violations: []map[string]any{{"spec.readinessPath": "/"}, {"spec.readinessPath": "/", "spec.args": []any{}}},
-		Valid:      []map[string]any{{"spec.readinessPath": "/", "spec.image": "i", "spec.command": []any{""}}},
-		repair: func(spec map[string]any, _ string) {
-			if spec["readinessPath"] != nil && !hasOwnServer(spec) {
-				spec["args"] = []any{"serve"}
+			if text, found := spec["message"].(string); found {
+				spec["message"] = strings.ReplaceAll(text, "\x00", " ")
 			}
 		},
 	},
 	{
-		Message:    "command and args are for a custom server: set image, too",
+		Message:    "message is required without image",
+		Violations: []map[string]any{{"spec.message": nil}},
+		Valid:      []map[string]any{{"spec.message": nil, "spec.image": "i"}},
+		repair:     repairServer,
+	},
+	{
+		Message:    "command and args are for your own image: set image, too",
 		Violations: []map[string]any{{"spec.command": []any{"/bin/sh"}}, {"spec.args": []any{"-v"}}},
-		Valid:      []map[string]any{{"spec.command": []any{}, "spec.args": []any{}}},
-		repair: func(spec map[string]any, _ string) {
-			if hasOwnServer(spec) && spec["image"] == nil {
-				spec["image"] = choices["image"][0]
-			}
-		},
+		Valid:      []map[string]any{{"spec.command": []any{}, "spec.args": []any{}}, {"spec.image": "i", "spec.args": []any{"-v"}}},
 	},
 	{
-		Message:    "statusCode must be 200 or unset with command or args",
-		Violations: []map[string]any{{"spec.image": "i", "spec.args": []any{"a"}, "spec.statusCode": int64(503)}},
-		Valid: []map[string]any{
-			{"spec.image": "i", "spec.command": []any{"c"}, "spec.statusCode": int64(200)},
-			{"spec.image": "i", "spec.command": []any{}, "spec.args": []any{}, "spec.statusCode": int64(599)},
-		},
+		Message:    "readinessPath is for your own image: set image, too",
+		Violations: []map[string]any{{"spec.readinessPath": "/"}},
+		Valid:      []map[string]any{{"spec.readinessPath": "/", "spec.image": "i"}},
+	},
+	{
+		Message:    "statusCode must be unset with image",
+		Violations: []map[string]any{{"spec.image": "i", "spec.statusCode": int64(200)}},
+	},
+	{
+		Message:    "headers must be empty or unset with image",
+		Violations: []map[string]any{{"spec.image": "i", "spec.headers": headerList("A", "v")}},
+		Valid:      []map[string]any{{"spec.image": "i", "spec.headers": []any{}}},
+	},
+	{
+		Message:    "page must be unset with image",
+		Violations: []map[string]any{{"spec.image": "i", "spec.page": map[string]any{}}},
+	},
+	{
+		Message:    "statusCode must not be 206 or 426",
+		Violations: []map[string]any{{"spec.statusCode": int64(206)}, {"spec.statusCode": int64(426)}},
+		Valid:      []map[string]any{{"spec.statusCode": int64(205)}, {"spec.statusCode": int64(207)}, {"spec.statusCode": int64(425)}, {"spec.statusCode": int64(427)}},
 		repair: func(spec map[string]any, _ string) {
-			if spec["statusCode"] != nil && hasOwnServer(spec) {
+			if code := spec["statusCode"]; code == int64(206) || code == int64(426) {
 				spec["statusCode"] = int64(200)
-			}
-		},
-	},
-	{
-		Message: "headers must be empty or unset with command or args",
-		Violations: []map[string]any{
-			{"spec.image": "i", "spec.args": []any{"a"}, "spec.headers": headerList("A", "v")},
-			{"spec.image": "i", "spec.command": []any{"c"}, "spec.headers": headerList("Content-Type", "text/html")},
-		},
-		Valid: []map[string]any{
-			{"spec.image": "i", "spec.command": []any{"c"}, "spec.headers": []any{}},
-			{"spec.image": "i", "spec.command": []any{}, "spec.args": []any{}, "spec.headers": headerList("A", "v")},
-		},
-		repair: func(spec map[string]any, _ string) {
-			if hasOwnServer(spec) {
-				delete(spec, "headers")
 			}
 		},
 	},
 	requiredHeader("statusCode 301, 302, 303, 307 or 308 requires the header Location: add it to headers", "Location", "/", 301, 302, 303, 307, 308),
 	requiredHeader("statusCode 401 requires the header WWW-Authenticate: add it to headers", "WWW-Authenticate", "Basic", 401),
+	requiredHeader("statusCode 405 requires the header Allow: add it to headers", "Allow", "GET", 405),
+	requiredHeader("statusCode 407 requires the header Proxy-Authenticate: add it to headers", "Proxy-Authenticate", "Basic", 407),
 	{
-		Message: "headers must not repeat a name: upper and lower case are equal",
+		Message: "headers must not repeat a name: names are case-insensitive",
 		Violations: []map[string]any{
 			{"spec.headers": headerList("A", "v", "a", "v")}, {"spec.headers": headerList("Set-Cookie", "a=b", "X", "v", "set-cookie", "c=d")},
 		},
@@ -248,10 +241,26 @@ func repair(spec map[string]any, keep string) {
 	}
 }
 
-func hasOwnServer(spec map[string]any) bool {
-	command, _ := spec["command"].([]any)
-	args, _ := spec["args"].([]any)
-	return len(command)+len(args) > 0
+// The fields that only the default server has, and those that only an own image has.
+var defaultServerFields, imageFields = []string{"statusCode", "headers", "page"}, []string{"command", "args", "readinessPath"}
+
+// repairServer removes the fields of the other server, and adds the image or the message that the server requires.
+func repairServer(spec map[string]any, keep string) {
+	keep, _, _ = strings.Cut(keep, ".")
+	surplus := append([]string{"image"}, imageFields...)
+	isImageField := slices.Contains(imageFields, keep)
+	if isImageField && spec["image"] == nil {
+		spec["image"] = choices["image"][0]
+	}
+	if spec["image"] != nil && !slices.Contains(defaultServerFields, keep) {
+		surplus = defaultServerFields
+	}
+	for _, field := range surplus {
+		delete(spec, field)
+	}
+	if spec["image"] == nil && spec["message"] == nil {
+		spec["message"] = "m"
+	}
 }
 
 // shortened returns the text if it has at most so many characters, or its beginning.

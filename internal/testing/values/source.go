@@ -63,7 +63,7 @@ func (s source) value(path string, schema *props) any {
 		choices, found := choices[at]
 		switch {
 		case found && len(choices) == 0:
-		case slices.Contains(schema.Required, name) || s.mode != minimum && (s.mode != anyValue || s.Intn(2) == 0):
+		case slices.Contains(schema.Required, name) || at == "message" && s.mode == minimum || s.mode != minimum && (s.mode != anyValue || s.Intn(2) == 0):
 			fields[name] = s.value(at, &property)
 		case s.mode == anyValue && property.Default != nil:
 			fields[name] = decoded(property.Default.Raw)
@@ -124,7 +124,7 @@ func (s source) integer(schema *props) int64 {
 	case anyValue:
 	}
 	// Ports and status codes that the operator treats differently are among the edge cases.
-	edge := []int64{low, high, 80, 204, 205, 301, 304, 401, 1023, 1024, low + s.Int63n(high-low+1)}[s.Intn(11)]
+	edge := []int64{low, high, 80, 204, 205, 301, 304, 401, 405, 407, 1023, 1024, low + s.Int63n(high-low+1)}[s.Intn(13)]
 	return max(low, min(edge, high))
 }
 

@@ -164,8 +164,8 @@ func (w Workload) CheckResponse() error {
 		if err := checkServes(pod, want); err != nil {
 			return fmt.Errorf("pod %s: %w", pod.Name, err)
 		}
-		if port := portOf(service, pod, w.Echo.Spec.Port); port != w.Echo.Spec.TargetPort {
-			return fmt.Errorf("pod %s: endpoint has port %d, want %d: %w", pod.Name, port, w.Echo.Spec.TargetPort, errNoEchoPort)
+		if port := portOf(service, pod, w.Echo.Spec.Port); port != want.Ports[0].ContainerPort {
+			return fmt.Errorf("pod %s: endpoint has port %d, want %d: %w", pod.Name, port, want.Ports[0].ContainerPort, errNoEchoPort)
 		}
 		serving++
 	}

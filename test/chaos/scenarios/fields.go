@@ -71,17 +71,21 @@ func fieldPairs() map[string][]change {
 	}
 	rejected := func(c change, message string) change { c.rejection = message; return c }
 	childRejected := func(c change, message string) change { c.childRejection = message; return c }
-	const ownCode = "statusCode must be 200 or unset with command or args"
+	const ownCode = "statusCode must be unset with image"
 	const needsLocation = "statusCode 301, 302, 303, 307 or 308 requires the header Location"
-	const ownHeaders = "headers must be empty or unset with command or args"
+	const ownHeaders = "headers must be empty or unset with image"
 	header := func(name, value string) []any { return []any{map[string]any{"name": name, "value": value}} }
-	const needsServer = "readinessPath is for a custom server: set command or args, too"
-	const needsImage = "command and args are for a custom server: set image, too"
+	const ownPage = "page must be unset with image"
+	const pathNeedsImage = "readinessPath is for your own image: set image, too"
+	const needsImage = "command and args are for your own image: set image, too"
+	const needsMessage = "message is required without image"
 	cpu := func(quantity string) map[string]any { return map[string]any{"cpu": quantity} }
 	pairs := map[string][]change{
 		"replicas and the PodDisruptionBudget": {set("replicas", 2), set("replicas", 1), set("replicas", 5), set("replicas", nil), set("replicas", 2)},
-		"page and args": {
-			set("page.title", "<t>"), set("image", customImage, "args", []any{"$(ECHO_TEXT)"}), set("page", nil), set("page.language", "vi"), set("image", nil, "args", nil)},
+		"page and image": {
+			set("page.title", "<t>"), rejected(set("image", customImage), ownPage), set("image", customImage, "page", nil), set("page.language", "vi", "image", nil), set("page", nil)},
+		"message and image": {
+			rejected(set("message", nil), needsMessage), set("image", customImage, "message", nil), rejected(set("image", nil), needsMessage), set("message", "m"), set("image", nil)},
 		"image and command": {
 			rejected(set("command", []any{"serve"}), needsImage), set("image", customImage, "command", []any{"serve"}, "args", []any{"-v"}),
 			rejected(set("image", nil), needsImage), set("command", nil), rejected(set("image", nil), needsImage), set("args", nil), set("image", nil)},
@@ -95,25 +99,25 @@ func fieldPairs() map[string][]change {
 		"page and the longest message": {
 			set("page.title", strings.Repeat("\"", 253), "message", strings.Repeat("&", longestMessage)), set("message", strings.Repeat("🦜", longestMessage)),
 			set("page", nil), set("message", strings.Repeat("$", longestMessage)), set("image", customImage, "args", []any{"$(ECHO_TEXT)"}), set("image", nil, "args", nil, "message", "m")},
-		"statusCode and args": {
-			set("statusCode", 503, "page.title", "t"), rejected(set("image", customImage, "args", []any{"-v"}), ownCode), set("image", customImage, "args", []any{"-v"}, "statusCode", 200),
-			rejected(set("statusCode", 204), ownCode), set("statusCode", nil), set("args", nil, "statusCode", 404), set("image", nil, "statusCode", nil)},
+		"statusCode and image": {
+			set("statusCode", 503), rejected(set("image", customImage), ownCode), set("image", customImage, "statusCode", nil),
+			rejected(set("statusCode", 200), ownCode), set("image", nil, "statusCode", 404), set("statusCode", nil)},
 		"statusCode and headers": {
 			rejected(set("statusCode", 308), needsLocation), set("statusCode", 308, "headers", header("location", "/$(HOME)")), rejected(set("headers", nil), needsLocation),
 			set("verify.from", "Cluster"), set("headers", header("Location", "/b")), set("statusCode", 204), set("page.title", "t", "statusCode", 503),
 			set("headers", header("CONTENT-TYPE", "text/plain")), set("page", nil), set("headers", nil), set("statusCode", nil, "verify", nil)},
-		"headers and args": {
-			set("headers", header("A", "b")), rejected(set("image", customImage, "args", []any{"-v"}), ownHeaders), set("headers", []any{}, "image", customImage, "args", []any{"-v"}),
-			rejected(set("headers", header("A", "b")), ownHeaders), set("headers", nil), set("image", nil, "args", nil), set("headers", header("A", "c")), set("headers", nil)},
+		"headers and image": {
+			set("headers", header("A", "b")), rejected(set("image", customImage), ownHeaders), set("headers", []any{}, "image", customImage),
+			rejected(set("headers", header("A", "b")), ownHeaders), set("headers", nil), set("image", nil), set("headers", header("A", "c")), set("headers", nil)},
 		"verify.timeoutSeconds and verify.periodSeconds": {
 			set("verify.periodSeconds", 5, "verify.timeoutSeconds", 5), rejected(set("verify.timeoutSeconds", 6), "timeoutSeconds must be at most periodSeconds"),
 			set("verify.periodSeconds", 6), set("verify.timeoutSeconds", 6), set("verify", nil)},
 		"verify and the server": {
 			set("verify.from", "Cluster"), set("image", customImage, "args", []any{"-v"}), set("port", 8080), set("verify.from", "EveryNode"),
 			set("image", nil, "args", nil), set("statusCode", 503), set("verify", nil)},
-		"readinessPath and args": {
-			rejected(set("readinessPath", "/"), needsServer), set("image", customImage, "args", []any{"-v"}), set("readinessPath", "/ready"), set("targetPort", 8080),
-			rejected(set("args", nil), needsServer), set("args", nil, "command", []any{"serve"}), set("readinessPath", nil), set("image", nil, "command", nil)},
+		"readinessPath and image": {
+			rejected(set("readinessPath", "/"), pathNeedsImage), set("image", customImage), set("readinessPath", "/ready"), set("targetPort", 8080), set("port", 443, "targetPort", nil),
+			rejected(set("image", nil), pathNeedsImage), set("command", []any{"serve"}), set("readinessPath", nil), set("image", nil, "command", nil, "port", nil)},
 	}
 	maps.Copy(pairs, podPairs(set))
 	return pairs

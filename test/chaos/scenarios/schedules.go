@@ -102,6 +102,8 @@ func (s *scheduler) message() string {
 	return fmt.Sprintf("message %d", s.messages)
 }
 
+func unsetImage(spec *echov1.EchoSpec) { spec.Image, spec.Args, spec.ReadinessPath = "", nil, "" }
+
 // edit chooses a change of a spec, mostly together with a new message.
 func (s *scheduler) edit() (string, func(*echov1.EchoSpec)) {
 	message := ""
@@ -118,20 +120,20 @@ func (s *scheduler) edit() (string, func(*echov1.EchoSpec)) {
 		{"edit replicas", func(spec *echov1.EchoSpec) { spec.Replicas = replicas }},
 		{"edit port", func(spec *echov1.EchoSpec) { spec.Port = port }},
 		{"edit targetPort", func(spec *echov1.EchoSpec) { spec.TargetPort = targetPort }},
-		{"set page", func(spec *echov1.EchoSpec) { spec.Page = &echov1.Page{Title: "A title"} }},
+		{"set page", func(spec *echov1.EchoSpec) { unsetImage(spec); spec.Page = &echov1.Page{Title: "A title"} }},
 		{"unset page", func(spec *echov1.EchoSpec) { spec.Page = nil }},
-		{"set image", func(spec *echov1.EchoSpec) { spec.Image = "docker.io/hashicorp/http-echo:0.2.3" }},
-		{"unset image", func(spec *echov1.EchoSpec) { spec.Image, spec.Args, spec.ReadinessPath = "", nil, "" }},
+		{"set image", func(spec *echov1.EchoSpec) { spec.Image, spec.StatusCode, spec.Page = customImage, 0, nil }},
+		{"unset image", unsetImage},
 		{"set resources", func(spec *echov1.EchoSpec) { spec.Resources.Limits = memoryLimit("32Mi") }},
 		{"unset resources", func(spec *echov1.EchoSpec) { spec.Resources = echov1.Resources{} }},
 		{"set args", func(spec *echov1.EchoSpec) {
-			spec.Image, spec.Args, spec.StatusCode = customImage, []string{"$(ECHO_TEXT)"}, 200
+			spec.Image, spec.Args, spec.StatusCode, spec.Page = customImage, []string{"$(ECHO_TEXT)"}, 0, nil
 		}},
 		{"set args and readinessPath", func(spec *echov1.EchoSpec) {
-			spec.Image, spec.Args, spec.StatusCode, spec.ReadinessPath = customImage, []string{"serve"}, 200, "/ready"
+			spec.Image, spec.Args, spec.StatusCode, spec.Page, spec.ReadinessPath = customImage, []string{"serve"}, 0, nil, "/ready"
 		}},
 		{"unset args", func(spec *echov1.EchoSpec) { spec.Args, spec.ReadinessPath = nil, "" }},
-		{"set statusCode", func(spec *echov1.EchoSpec) { spec.Args, spec.ReadinessPath, spec.StatusCode = nil, "", 503 }},
+		{"set statusCode", func(spec *echov1.EchoSpec) { unsetImage(spec); spec.StatusCode = 503 }},
 		{"unset statusCode", func(spec *echov1.EchoSpec) { spec.StatusCode = 0 }},
 		{"set pod", func(spec *echov1.EchoSpec) { spec.Pod = podSettings() }},
 		{"set other pod settings", func(spec *echov1.EchoSpec) {

@@ -148,5 +148,5 @@ func (i *installation) expectNothingLeftOf(version string) {
 	GinkgoHelper()
 	Eventually(i.phase).WithArguments(version).Should(Equal("absent"))
 	Eventually(olm.Objects).WithArguments(i.namespace, "olm.owner", olm.CSV(version)).Should(BeEmpty())
-	Eventually(Pods).WithArguments(i.namespace, "control-plane=controller-manager").Should(HaveLen(1), "pods of the operator")
+	Eventually(Pods).WithArguments(i.namespace, "control-plane=controller-manager").Should(HaveLen(2), "pods of the operator")
 }

@@ -12,13 +12,14 @@ import (
 )
 
 var _ = Describe("Without OLM", Label("installer"), Serial, func() {
-	It("the quick start of the README installs the operator, and dist/install.yaml uninstalls it", func() {
-		const file, namespace = root + "/dist/install.yaml", "echo-demo"
-		DeferCleanup(func() { Kubectl("delete", "namespace", namespace, "--ignore-not-found") })
-		DeferCleanup(func() { Kubectl("delete", "-f", file, "--ignore-not-found") })
+	It("the quick start of the README installs the operator, and make undeploy uninstalls it", func() {
+		const namespace = "echo-demo"
+		undeploy := func() { Kubectl("delete", "--ignore-not-found", "-k", root+"/config/default") } // As make does.
+		DeferCleanup(func() { Kubectl("delete", "namespace", namespace, "op-demo", "--ignore-not-found") })
+		DeferCleanup(undeploy)
 		RunDocuments("../../docs", "TestQuickStart")
 
-		Kubectl("delete", "-f", file)
+		undeploy()
 		Kubectl("-n", namespace, "wait", "--for=delete", ChildResources(), "-l", "kkloud.io/echo", "--timeout=2m")
 		Expect(Kubectl("get", "clusterroles,clusterrolebindings", "-l", "app.kubernetes.io/name=echo-operator", "-o", "name")).To(BeEmpty())
 	})

@@ -43,7 +43,7 @@ var _ = Describe("After a change of the install mode", Label("modes"), Serial, f
 					watched = append(watched, pod.Annotations["olm.targetNamespaces"])
 				}
 				return watched, err
-			}).Should(Equal([]string{strings.Join(targets, ",")}), "namespaces that the operator's pods watch")
+			}).Should(And(HaveLen(2), HaveEach(strings.Join(targets, ","))), "namespaces that the operator's pods watch")
 			i.awaitSucceeded(catalog().Tree)
 			echo := strings.ToLower(mode.name)
 			for _, namespace := range all {

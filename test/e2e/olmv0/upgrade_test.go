@@ -23,7 +23,7 @@ var _ = Describe("An upgrade", Label("upgrade"), func() {
 		w := workload.New("upgrade-rollout")
 		before := w.Observe()
 		By("starting a rollout that cannot complete")
-		CreateEcho(w.Namespace, "slow", echov1.EchoSpec{Message: "slow", Image: "registry.k8s.io/pause:3.10.1"})
+		CreateEcho(w.Namespace, "slow", echov1.EchoSpec{Message: "slow", Image: "registry.k8s.io/pause:3.10.1", ReadinessPath: "/"})
 		Kubectl("-n", i.namespace, "wait", "operatorcondition", olm.CSV(from), "--for=condition=Upgradeable=False", "--timeout=2m")
 		i.approve(to)
 		Eventually(i.phase).WithArguments(to).Should(Equal("Pending OperatorConditionNotUpgradeable"))

@@ -134,7 +134,7 @@ func awaitVersion(version string) {
 	GinkgoHelper()
 	Eventually(progress).Should(Equal("installed " + version))
 	Kubectl("-n", operatorNamespace, "rollout", "status", operator, "--timeout=120s")
-	Eventually(Pods).WithArguments(operatorNamespace, "").Should(HaveLen(1), "pods of the operator")
+	Eventually(Pods).WithArguments(operatorNamespace, "").Should(HaveLen(2), "pods of the operator")
 }
 
 // source returns a patch of a ClusterExtension that pins the version, or selects the newest of the channel.

@@ -70,7 +70,7 @@ var otherChanges = map[string]change{
 	}},
 	"allowEveryNodeVerification": {`true`, []string{container + `args[1]:  → "--allow-every-node-verification"`}},
 	"extraArgs":                  {`["--zap-log-level=debug"]`, []string{container + `args[1]:  → "--zap-log-level=debug"`}},
-	"replicas":                   {`2`, []string{deployment + ` spec.replicas: 1 → 2`}},
+	"replicas":                   {`3`, []string{deployment + ` spec.replicas: 2 → 3`}},
 	"resources.requests":         {`{"cpu": "20m"}`, []string{container + `resources.requests.cpu: "10m" → "20m"`}},
 	"resources.limits":           {`{"memory": "1Gi"}`, []string{container + `resources.limits.memory: "256Mi" → "1Gi"`}},
 	"nodeSelector":               {`{"role": "system"}`, []string{pod + `nodeSelector.role:  → "system"`}},

@@ -37,10 +37,10 @@ var waivers = []struct{ check, objects, reason string }{
 		"Only the log can grow, and the kubelet rotates it. /tmp of the servers has a size limit."},
 	{"pod-networkpolicy", "bundle/*", "The NetworkPolicy is in config/network-policy and not in the bundle."},
 	{"pod-networkpolicy", "sample-*/*", "The owner of the namespace decides which traffic to allow."},
-	{"deployment-has-host-podantiaffinity", "sample-*/*",
+	{"deployment-has-host-podantiaffinity", "*/*",
 		"Topology spread constraints spread the pods of one revision. Anti-affinity cannot distinguish revisions."},
 	{"pod-probes-identical", "sample-*/*", "http-echo has only one path for probes. The liveness probe runs a fifth as often."},
-	{"deployment-replicas", "operator/*", "One replica is active at a time. Meanwhile the Echoes keep serving."},
+	{"container-security-context-readonlyrootfilesystem", "sample-*/*", "Many images write beside their program."},
 	{"deployment-replicas", "sample-*/*", "The user chooses the number of replicas."},
 	{"pod-probes", "sample-*/*", "Without readinessPath, the operator does not know whether a user's own server listens, or on which path."},
 }

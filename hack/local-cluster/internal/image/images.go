@@ -91,6 +91,11 @@ func Samples(binDir string) ([]Image, error) {
 			},
 		},
 		{
+			Name:   "quay.io/operator-framework/scorecard-test:v1.42.2",
+			Files:  []File{program("/usr/local/bin/scorecard-test", bin("scorecard-test"))},
+			Config: v1.Config{Entrypoint: []string{"/usr/local/bin/scorecard-test"}, Env: []string{"PATH=/usr/local/bin"}, User: "1001"},
+		},
+		{
 			Name:  "ghcr.io/mccutchen/go-httpbin:${GO_HTTPBIN_VERSION}",
 			Files: []File{program("/usr/bin/go-httpbin", bin("go-httpbin"))},
 			Config: v1.Config{
