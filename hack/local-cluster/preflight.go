@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,10 +24,12 @@ var debianPackages = map[string]string{
 	"/usr/sbin/runc":           "runc",
 }
 
-// kernelModules maps a file that exists while a required module is loaded to the module.
+// kernelModules maps a file that exists while the kernel has a required feature to the module
+// of the feature, which may be built in. The kernel loads all other modules on first use.
 var kernelModules = map[string]string{
-	"/proc/sys/net/bridge/bridge-nf-call-iptables": "br_netfilter",
-	"/sys/module/overlay":                          "overlay",
+	"/proc/sys/net/bridge/bridge-nf-call-iptables":                 "br_netfilter",
+	"/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_established": "nf_conntrack",
+	"/sys/module/overlay": "overlay",
 }
 
 // binFiles lists the programs and manifests that the bin directory must contain.
@@ -46,8 +49,8 @@ func (c *cluster) preflight() error {
 		return fmt.Errorf("missing Debian packages; run: apt-get install -y --no-install-recommends %s",
 			strings.Join(missing, " "))
 	}
-	if missing := missingValues(kernelModules); len(missing) > 0 {
-		return fmt.Errorf("missing kernel modules; run: modprobe -a %s", strings.Join(missing, " "))
+	if err := loadModules("/sbin/modprobe", kernelModules); err != nil {
+		return err
 	}
 	if err := requireStatic("/bin/busybox"); err != nil {
 		return err
@@ -62,6 +65,25 @@ func (c *cluster) preflight() error {
 		return fmt.Errorf("missing files in %s: %s; run: make cluster-tools", c.binDir, strings.Join(missing, ", "))
 	}
 	return nil
+}
+
+// loadModules loads the modules of missing files. It does not run modprobe, which may not be
+// installed, if no file is missing.
+func loadModules(modprobe string, byFile map[string]string) error {
+	missing := missingValues(byFile)
+	if len(missing) == 0 {
+		return nil
+	}
+	output, err := exec.Command(modprobe, append([]string{"-a"}, missing...)...).CombinedOutput()
+	// modprobe can load some of the modules and fail for others.
+	if missing = missingValues(byFile); len(missing) == 0 {
+		return nil
+	}
+	if err == nil {
+		err = errors.New("succeeded without effect")
+	}
+	return fmt.Errorf("missing kernel modules; run on the host, not in a container: modprobe -a %s\n%s: %w: %s",
+		strings.Join(missing, " "), modprobe, err, strings.TrimSpace(string(output)))
 }
 
 // requireStatic returns an error for the dynamically linked busybox of Debian, which has
