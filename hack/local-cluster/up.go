@@ -18,7 +18,7 @@ import (
 
 const (
 	// upTimeout is a generous limit for the first run on a slow machine.
-	upTimeout = 5 * time.Minute
+	upTimeout = 20 * time.Minute
 
 	// pollInterval is the interval for conditions that cannot be watched.
 	pollInterval = 100 * time.Millisecond

@@ -110,7 +110,8 @@ func waitForAPIServer() error {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca)
 	client := http.Client{
-		Timeout:   time.Second,
+		// A slow machine needs seconds for one response.
+		Timeout:   30 * time.Second,
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}},
 	}
 	defer client.CloseIdleConnections()
