@@ -26,6 +26,10 @@ const binary = "../../bin/local-cluster"
 // TestLifecycle requires root and the built programs, and takes about two minutes. It
 // can run while another cluster of the same clone runs.
 func TestLifecycle(t *testing.T) {
+	// The modules stay loaded, and br_netfilter adds a setting to the host.
+	if err := loadModules(modprobe, kernelModules); err != nil {
+		t.Fatal(err)
+	}
 	before := takeSnapshot(t)
 	first, second := newFixture(t), newFixture(t)
 

@@ -32,6 +32,8 @@ var kernelModules = map[string]string{
 	"/sys/module/overlay": "overlay",
 }
 
+const modprobe = "/sbin/modprobe"
+
 // binFiles lists the programs and manifests that the bin directory must contain.
 var binFiles = []string{
 	"catalog", "containerd", "containerd-shim-runc-v2", "copy-content", "coredns", "cpb", "etcd", "grpc-health-probe",
@@ -49,7 +51,7 @@ func (c *cluster) preflight() error {
 		return fmt.Errorf("missing Debian packages; run: apt-get install -y --no-install-recommends %s",
 			strings.Join(missing, " "))
 	}
-	if err := loadModules("/sbin/modprobe", kernelModules); err != nil {
+	if err := loadModules(modprobe, kernelModules); err != nil {
 		return err
 	}
 	if err := requireStatic("/bin/busybox"); err != nil {
