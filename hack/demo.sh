@@ -14,6 +14,8 @@ namespace=op-demo
 operator_namespace=echo-operator-system
 # make prepares a copy of the manifests if the images are in your own registry.
 olm=${OLM_MANIFESTS:-config/olm}
+# The limit of each wait in seconds: a slow machine needs minutes for some steps.
+limit=600
 
 title() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 
@@ -28,13 +30,13 @@ run() {
 	"$@"
 }
 
-# wait_until <condition> <command ...> runs the command every half second until it succeeds, for at most two minutes.
+# wait_until <condition> <command ...> runs the command every half second until it succeeds, for at most the limit.
 wait_until() {
-	local condition=$1 end=$((SECONDS + 120))
+	local condition=$1 end=$((SECONDS + limit))
 	shift
 	until "$@" 2>/dev/null; do
 		if ((SECONDS > end)); then
-			printf 'After 120 s, still waiting until %s. See: kubectl -n %s get csv,installplans,pods\n' "$condition" $operator_namespace >&2
+			printf 'After %s s, still waiting until %s. See: kubectl -n %s get csv,installplans,pods\n' $limit "$condition" $operator_namespace >&2
 			exit 1
 		fi
 		sleep 0.5
@@ -81,7 +83,7 @@ title '2. Create an Echo'
 kubectl create namespace $namespace --dry-run=client -o yaml | kubectl apply -f - >/dev/null
 run cat config/samples/hello.yaml
 run kubectl -n $namespace apply -f config/samples/hello.yaml
-run kubectl -n $namespace wait --for=condition=Ready echo/hello --timeout=120s
+run kubectl -n $namespace wait --for=condition=Ready echo/hello --timeout=${limit}s
 run kubectl -n $namespace get ec
 run kubectl -n $namespace get deploy echo-hello
 run kubectl -n $namespace get deploy echo-hello \
@@ -93,20 +95,20 @@ run kubectl get --raw $proxy
 
 title '4. Change the message'
 run kubectl -n $namespace patch echo hello --type=merge -p '{"spec":{"message":"hello again"}}'
-run kubectl -n $namespace rollout status deploy/echo-hello --timeout=120s
-run kubectl -n $namespace wait --for=condition=Ready echo/hello --timeout=120s
+run kubectl -n $namespace rollout status deploy/echo-hello --timeout=${limit}s
+run kubectl -n $namespace wait --for=condition=Ready echo/hello --timeout=${limit}s
 wait_until 'the Echo responds with the new message' responds 'hello again'
 run kubectl get --raw $proxy
 
 title '5. Change the replicas'
 run kubectl -n $namespace patch echo hello --type=merge -p '{"spec":{"replicas":4}}'
-run kubectl -n $namespace wait --for='jsonpath={.status.ready}=4/4' echo/hello --timeout=120s
+run kubectl -n $namespace wait --for='jsonpath={.status.ready}=4/4' echo/hello --timeout=${limit}s
 run kubectl -n $namespace get deploy echo-hello
 
 title '6. Scale the Deployment: the operator reverts the drift'
 run kubectl -n $namespace scale deployment/echo-hello --replicas=1
-run kubectl -n $namespace wait --for='jsonpath={.spec.replicas}=4' deploy/echo-hello --timeout=60s
-run kubectl -n $namespace wait --for=condition=Ready echo/hello --timeout=120s
+run kubectl -n $namespace wait --for='jsonpath={.spec.replicas}=4' deploy/echo-hello --timeout=${limit}s
+run kubectl -n $namespace wait --for=condition=Ready echo/hello --timeout=${limit}s
 
 title '7. Delete the Echo: its children are deleted with it'
 run kubectl -n $namespace delete echo hello

@@ -53,14 +53,21 @@ func (c *cluster) wait(ctx context.Context, timeout time.Duration, checks ...che
 
 // apply expands the variables of the package version in manifests and applies them. It uses
 // server-side apply, because OLM's CRDs exceed the size limit of the
-// annotation that client-side apply writes.
+// annotation that client-side apply writes. It applies again after a failure, because the API server of a slow machine may
+// not respond in time.
 func (c *cluster) apply(ctx context.Context, manifests string) error {
 	manifests, err := version.Expand(manifests, c.binDir)
 	if err != nil {
 		return err
 	}
-	return c.kubectl(ctx, manifests,
-		"apply", "--server-side", "--force-conflicts", "--field-manager=local-cluster", "--filename=-")
+	for range 5 {
+		err = c.kubectl(ctx, manifests,
+			"apply", "--server-side", "--force-conflicts", "--field-manager=local-cluster", "--filename=-")
+		if err == nil || ctx.Err() != nil {
+			break
+		}
+	}
+	return err
 }
 
 // applyFile applies a file of the bin directory. `make` creates these files from the Go
