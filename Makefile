@@ -34,8 +34,8 @@ export GOFLAGS := $(filter-out $(BUILD_FLAGS),$(GOFLAGS)) $(BUILD_FLAGS)
 
 BIN := $(CURDIR)/bin
 export PATH := $(BIN):$(PATH)
-SHELL := /usr/bin/env bash -o pipefail
-.SHELLFLAGS := -ec
+# The make of macOS, 3.81, does not know .SHELLFLAGS.
+SHELL := /usr/bin/env bash -eo pipefail
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
@@ -50,11 +50,11 @@ help: ## List the targets.
 		/^##@/ {printf "\n\033[1m%s\033[0m\n", substr($$0, 5)}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: export PLAN := $(call plan,$(CLUSTER_TOOLS))
 ifeq ($(CLUSTER),kind)
 demo: ## Start a cluster, install the operator, create an Echo, and show its response: on kind, or without docker and kind on a local cluster with OLM.
 	hack/kind.sh
 else
+demo: export PLAN := $(call plan,$(CLUSTER_TOOLS))
 demo: cluster $(INSTALLED:%=%-build) $(INSTALLED:%=%-push)
 	hack/demo.sh
 endif

@@ -5,9 +5,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 cluster=echo-operator img=kkloud/echo-operator:demo
 mkdir -p bin
-export KUBECONFIG=$PWD/bin/kind.kubeconfig CLUSTER=kind
+export KUBECONFIG=$PWD/bin/kind.kubeconfig CLUSTER=kind CONTAINER_TOOL=docker
+unset HTTP_ECHO_IMG VERIFIER_IMG
 
-if kind get clusters 2>/dev/null | grep -qx $cluster; then
+if kind get clusters 2>/dev/null | grep -x $cluster >/dev/null; then
 	kind export kubeconfig --name $cluster
 else
 	kind create cluster --name $cluster --wait 3m

@@ -1,13 +1,13 @@
 # The OLM package for the images that the variables name.
 
-# $(call override,<published name>,<tag>,<image>) is a replacement for kustomize, if the image is another one.
-override = $(if $(filter-out $(1):$(2),$(3)),$(1)=$(3))
-IMAGE_OVERRIDES := $(strip $(call override,$(PUBLISHED),v$(VERSION),$(IMG_NAME):$(IMG_TAG)) \
-	$(call override,$(PUBLISHED)-http-echo,v$(VERSION),$(HTTP_ECHO_IMG)) \
-	$(call override,$(PUBLISHED)-verifier,v$(VERSION),$(VERIFIER_IMG)) \
-	$(call override,$(PUBLISHED)-scorecard,v$(VERSION),$(SCORECARD_IMG)) \
-	$(call override,quay.io/operator-framework/scorecard-test,$(SDK_VERSION),$(SCORECARD_TEST_IMG)) \
-	$(call override,$(PUBLISHED)-catalog,$(CATALOG_TAG),$(CATALOG_IMG)))
+# $(call replacement,<published name>,<tag>,<image>) is an argument of kustomize, if the image is another one.
+replacement = $(if $(filter-out $(1):$(2),$(3)),$(1)=$(3))
+IMAGE_OVERRIDES := $(strip $(call replacement,$(PUBLISHED),v$(VERSION),$(IMG_NAME):$(IMG_TAG)) \
+	$(call replacement,$(PUBLISHED)-http-echo,v$(VERSION),$(HTTP_ECHO_IMG)) \
+	$(call replacement,$(PUBLISHED)-verifier,v$(VERSION),$(VERIFIER_IMG)) \
+	$(call replacement,$(PUBLISHED)-scorecard,v$(VERSION),$(SCORECARD_IMG)) \
+	$(call replacement,quay.io/operator-framework/scorecard-test,$(SDK_VERSION),$(SCORECARD_TEST_IMG)) \
+	$(call replacement,$(PUBLISHED)-catalog,$(CATALOG_TAG),$(CATALOG_IMG)))
 
 # $(call overlay,<name>,<resource>) writes bin/overlays/<name>: config/<name>, or the resource, with those replacements.
 overlay = @rm -rf bin/overlays/$(1); mkdir -p bin/overlays/$(1); cd bin/overlays/$(1); \
