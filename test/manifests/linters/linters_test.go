@@ -94,6 +94,12 @@ func all(t *testing.T) []manifests {
 		bundle.objects = append(bundle.objects, repo.Object{"apiVersion": "apps/v1", "kind": "Deployment",
 			"metadata": repo.Object{"name": deployment.Name, "namespace": "operators"}, "spec": deployment.Spec})
 	}
+	budget := repo.Object{}
+	if err := yaml.Unmarshal(repo.Read(t, filepath.Dir(repo.CSVFile)+"/echo-operator-controller-manager_policy_v1_poddisruptionbudget.yaml"), &budget); err != nil {
+		t.Fatal(err)
+	}
+	budget["metadata"].(map[string]any)["namespace"] = "operators"
+	bundle.objects = append(bundle.objects, budget)
 	found := []manifests{operator, bundle}
 	for _, file := range repo.Glob(t, repo.Root+"/config/samples/*.yaml") {
 		if filepath.Base(file) == "kustomization.yaml" {
