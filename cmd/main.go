@@ -40,6 +40,7 @@ import (
 var version = "unknown"
 
 func main() {
+	os.Args[0] = "echo-operator" // Leader election names itself by it in its user agent.
 	if err := run(ctrl.SetupSignalHandler(), os.Args[1:], os.Getenv); err != nil {
 		fmt.Fprintln(os.Stderr, "echo-operator:", err)
 		os.Exit(1)
