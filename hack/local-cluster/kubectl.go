@@ -44,7 +44,11 @@ var (
 func (c *cluster) wait(ctx context.Context, timeout time.Duration, checks ...check) error {
 	for _, check := range checks {
 		args := append([]string{"wait", "--timeout=" + timeout.String()}, check...)
-		if err := c.kubectl(ctx, "", args...); err != nil {
+		run := c.kubectlWithRetries
+		if timeout == 0 {
+			run = c.kubectl
+		}
+		if err := run(ctx, "", args...); err != nil {
 			return err
 		}
 	}
@@ -53,21 +57,14 @@ func (c *cluster) wait(ctx context.Context, timeout time.Duration, checks ...che
 
 // apply expands the variables of the package version in manifests and applies them. It uses
 // server-side apply, because OLM's CRDs exceed the size limit of the
-// annotation that client-side apply writes. It applies again after a failure, because the API server of a slow machine may
-// not respond in time.
+// annotation that client-side apply writes.
 func (c *cluster) apply(ctx context.Context, manifests string) error {
 	manifests, err := version.Expand(manifests, c.binDir)
 	if err != nil {
 		return err
 	}
-	for range 5 {
-		err = c.kubectl(ctx, manifests,
-			"apply", "--server-side", "--force-conflicts", "--field-manager=local-cluster", "--filename=-")
-		if err == nil || ctx.Err() != nil {
-			break
-		}
-	}
-	return err
+	return c.kubectlWithRetries(ctx, manifests,
+		"apply", "--server-side", "--force-conflicts", "--field-manager=local-cluster", "--filename=-")
 }
 
 // applyFile applies a file of the bin directory. `make` creates these files from the Go
@@ -78,6 +75,18 @@ func (c *cluster) applyFile(ctx context.Context, name string) error {
 		return fmt.Errorf("read manifests: %w", err)
 	}
 	return c.apply(ctx, string(manifests))
+}
+
+// kubectlWithRetries runs kubectl up to five times. The API server of a slow machine may not respond in time, and kubectl wait
+// fails for a CRD that has no conditions yet.
+func (c *cluster) kubectlWithRetries(ctx context.Context, stdin string, args ...string) (err error) {
+	for range 5 {
+		if err = c.kubectl(ctx, stdin, args...); err == nil || ctx.Err() != nil {
+			return err
+		}
+		time.Sleep(time.Second)
+	}
+	return err
 }
 
 func (c *cluster) kubectl(ctx context.Context, stdin string, args ...string) error {
