@@ -23,17 +23,18 @@ func main() {
 		os.Exit(2)
 	}
 	// All paths are relative to the root of the repository.
-	if err := errors.Join(os.Chdir(".."), run(os.Args[1], os.Args[2])); err != nil {
+	err := os.Chdir("..")
+	published, notRead := releases.Published()
+	if err = errors.Join(err, notRead); err == nil {
+		err = run(os.Args[1], os.Args[2], published)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "operatorhub:", err)
 		os.Exit(1)
 	}
 }
 
-func run(bundle, output string) error {
-	published, err := releases.Published()
-	if err != nil {
-		return err
-	}
+func run(bundle, output string, published []releases.Release) (err error) {
 	if i := slices.IndexFunc(published, func(r releases.Release) bool { return r.Version == bundle }); i >= 0 {
 		release := published[i]
 		if !isForHubs(release) {
