@@ -61,7 +61,7 @@ var _ = Describe("OLM v1", Serial, func() {
 		// CRD again, and the garbage collector would delete the CRD and every Echo.
 		Kubectl("delete", "-f", manifests+"installer.yaml")
 		Kubectl("delete", "clusterextension", "echo-operator", "--cascade=orphan")
-		Kubectl("-n", operatorNamespace, "delete", "deployments,services,serviceaccounts", "-l", owner+"=echo-operator")
+		Kubectl("-n", operatorNamespace, "delete", "deployments,services,serviceaccounts,poddisruptionbudgets", "-l", owner+"=echo-operator")
 		Kubectl("delete", "clusterroles,clusterrolebindings", "-l", owner+"=echo-operator")
 		Kubectl("-n", "olmv1-system", "delete", "secrets", "-l", "owner=operator-controller,name=echo-operator")
 		Eventually(Pods).WithArguments(operatorNamespace, "").Should(BeEmpty())
