@@ -77,11 +77,12 @@ func (c *cluster) applyFile(ctx context.Context, name string) error {
 	return c.apply(ctx, string(manifests))
 }
 
-// kubectlWithRetries runs kubectl up to five times. The API server of a slow machine may not respond in time, and kubectl wait
-// fails for a CRD that has no conditions yet.
+// kubectlWithRetries runs kubectl up to five times, but not again after upTimeout. The API server of a slow machine may not
+// respond in time, and kubectl wait fails for a CRD that has no conditions yet.
 func (c *cluster) kubectlWithRetries(ctx context.Context, stdin string, args ...string) (err error) {
+	start := time.Now()
 	for range 5 {
-		if err = c.kubectl(ctx, stdin, args...); err == nil || ctx.Err() != nil {
+		if err = c.kubectl(ctx, stdin, args...); err == nil || ctx.Err() != nil || time.Since(start) >= upTimeout {
 			return err
 		}
 		time.Sleep(time.Second)

@@ -23,18 +23,22 @@ func main() {
 		os.Exit(2)
 	}
 	// All paths are relative to the root of the repository.
-	err := os.Chdir("..")
-	published, notRead := releases.Published()
-	if err = errors.Join(err, notRead); err == nil {
-		err = run(os.Args[1], os.Args[2], published)
-	}
-	if err != nil {
+	if err := errors.Join(os.Chdir(".."), run(os.Args[1], os.Args[2])); err != nil {
 		fmt.Fprintln(os.Stderr, "operatorhub:", err)
 		os.Exit(1)
 	}
 }
 
-func run(bundle, output string, published []releases.Release) (err error) {
+func run(bundle, output string) error {
+	published, err := releases.Published()
+	if err != nil {
+		return err
+	}
+	return writePullRequests(bundle, output, published)
+}
+
+// writePullRequests writes the pull request of a published release, or of the bundle in a directory, to each hub.
+func writePullRequests(bundle, output string, published []releases.Release) (err error) {
 	if i := slices.IndexFunc(published, func(r releases.Release) bool { return r.Version == bundle }); i >= 0 {
 		release := published[i]
 		if !isForHubs(release) {

@@ -57,8 +57,8 @@ func TestPullRequestOffersTheVersionInTheChannelsOfTheHub(t *testing.T) {
 }
 
 func TestNoPullRequestOffersACandidate(t *testing.T) {
-	err := run("1.0.0-rc.1", t.TempDir(), []releases.Release{{Version: "1.0.0-rc.1", Channels: []string{"candidate-v1"}}})
+	err := writePullRequests("1.0.0-rc.1", t.TempDir(), []releases.Release{{Version: "1.0.0-rc.1", Channels: []string{"candidate-v1"}}})
 	if want := "version 1.0.0-rc.1 is in [candidate-v1]: only versions in a channel stable-v"; err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("run: %v, want an error that contains %q", err, want)
+		t.Errorf("writePullRequests: %v, want an error that contains %q", err, want)
 	}
 }
