@@ -27,6 +27,7 @@ require (
 	github.com/KimMachineGun/automemlimit v1.0.1
 	github.com/valyala/fasthttp v1.78.0
 	go.uber.org/automaxprocs v1.6.0
+	golang.org/x/sys v0.49.0
 	golang.org/x/crypto/x509roots/fallback v0.0.0-20261030153154-30a33513ff6d
 )
 
@@ -103,7 +104,6 @@ require (
 	golang.org/x/mod v0.41.0 // indirect
 	golang.org/x/oauth2 v0.36.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
-	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/term v0.47.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
 	golang.org/x/time v0.15.0 // indirect

@@ -55,8 +55,8 @@ done
 endef
 # build_data builds an image of the tests that contains only data, for this platform.
 build_data = $(CONTAINER_TOOL) build -q --timestamp $(RELEASE_TIME)
-# The manifests always name the digest of http-echo, which is that of the index of all platforms.
-HTTP_ECHO_PLATFORMS = $(PLATFORMS)
+# A published http-echo has the digest of the index of all platforms.
+HTTP_ECHO_PLATFORMS = $(if $(shell grep '$(PUBLISHED)-http-echo@' config/manager/manager.yaml),$(PLATFORMS),$(IMAGE_PLATFORMS))
 # $(call push_image,<name>,<destination>,<flags>), and push_data for an image without an index
 push_image = $(CONTAINER_TOOL) manifest push -q --all $(3) $(1) docker://$(2)
 push_data = $(CONTAINER_TOOL) push -q $(3) $(1) docker://$(2)

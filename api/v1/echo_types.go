@@ -139,7 +139,7 @@ type EchoSpec struct {
 	ReadinessPath string `json:"readinessPath,omitempty"`
 
 	// CPU and memory of the server's container. When unset: requests of 10m and 16Mi,
-	// limits of 100m and 64Mi.
+	// limits of 100m and 128Mi.
 	//
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Resources",xDescriptors="urn:alm:descriptor:com.tectonic.ui:resourceRequirements"

@@ -8,7 +8,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -44,7 +43,7 @@ func parse(args []string) (s settings, err error) {
 	flags.StringVar(&s.listen, "listen", ":5678", "`address` and port of the server")
 	flags.IntVar(&s.response.Status, "status-code", http.StatusOK, "status `code` of the response, 200 to 599")
 	flags.Func("header", "`field` of the response's header, such as 'Location: https://example.com/'; repeat it for more", s.response.AddHeader)
-	flags.StringVar(&s.health, "health-listen", "", "`address` and port that respond with 200 to health checks")
+	flags.StringVar(&s.health, "health-listen", "", "`address` and port that respond with 200 to health checks, and with metrics on /metrics")
 	flags.BoolVar(&s.version, "version", false, "print the version")
 	if err := flags.Parse(args); err != nil || s.version {
 		return s, err
@@ -76,23 +75,19 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if _, err := maxprocs.Set(); err != nil {
 		return fmt.Errorf("set GOMAXPROCS: %w", err)
 	}
-	listener, err := listen(ctx, s.listen)
+	listener, err := server.Listen(ctx, s.listen)
 	if err != nil {
 		return fmt.Errorf("-listen: %w", err)
 	}
+	echo := server.New(s.response, server.LimitMemory(s.response))
 	if s.health != "" {
-		health, err := listen(ctx, s.health)
+		health, err := server.Listen(ctx, s.health)
 		if err != nil {
 			return fmt.Errorf("-health-listen: %w", err)
 		}
-		go server.New(server.Response{Status: http.StatusOK, Body: []byte("ok\n")}, 64).Serve(context.WithoutCancel(ctx), health)
+		go echo.Health().Serve(context.WithoutCancel(ctx), health)
 	}
 	fmt.Fprintf(out, "http-echo listens on %s\n", listener.Addr())
-	server.New(s.response, server.LimitMemory()).Serve(ctx, listener)
+	echo.Serve(ctx, listener)
 	return nil
-}
-
-// listen disables keep-alive packets: the server closes idle connections itself.
-func listen(ctx context.Context, address string) (net.Listener, error) {
-	return (&net.ListenConfig{KeepAlive: -1}).Listen(ctx, "tcp", address)
 }

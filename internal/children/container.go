@@ -28,8 +28,9 @@ const (
 	// The port of the default server.
 	serverPort int32 = 5678
 
-	// The port of the default server for probes, and another one if the server itself has that.
+	// The port of the default server for probes and metrics, and another one if the server itself has that.
 	healthPort, otherHealthPort int32 = 5679, 5680
+	healthPortName                    = "health"
 
 	// startupSeconds is the time that a custom server has to start.
 	startupSeconds int32 = 300
@@ -38,7 +39,7 @@ const (
 func mutateContainer(container *corev1.Container, echo *echov1.Echo, image string) {
 	container.Image = image
 	container.ImagePullPolicy = corev1.PullIfNotPresent
-	mutatePort(&container.Ports, targetPort(echo))
+	mutatePort(&container.Ports, containerPortName, targetPort(echo))
 	setResources(container, echo.Spec.Resources, defaultServerResources)
 	tmp := ensureItem(&container.VolumeMounts, corev1.VolumeMount{MountPath: "/tmp"},
 		func(mount corev1.VolumeMount) bool { return mount.MountPath == "/tmp" })
@@ -53,10 +54,10 @@ func mutateContainer(container *corev1.Container, echo *echov1.Echo, image strin
 	}
 }
 
-// mutatePort sets the port that the Service refers to. The server may listen on others, too.
-func mutatePort(ports *[]corev1.ContainerPort, targetPort int32) {
-	port := ensureItem(ports, corev1.ContainerPort{Name: containerPortName}, func(p corev1.ContainerPort) bool { return p.Name == containerPortName })
-	port.ContainerPort, port.Protocol = targetPort, corev1.ProtocolTCP
+// mutatePort sets a port of the server, which may listen on others, too.
+func mutatePort(ports *[]corev1.ContainerPort, name string, number int32) {
+	port := ensureItem(ports, corev1.ContainerPort{Name: name}, func(p corev1.ContainerPort) bool { return p.Name == name })
+	port.ContainerPort, port.Protocol = number, corev1.ProtocolTCP
 	port.HostPort, port.HostIP = 0, ""
 }
 
@@ -77,6 +78,7 @@ func mutateDefaultServer(container *corev1.Container, echo *echov1.Echo) {
 	if targetPort(echo) == health {
 		health = otherHealthPort
 	}
+	mutatePort(&container.Ports, healthPortName, health)
 	container.Command = nil
 	container.Args = []string{
 		"-text=" + escapeDollars(Text(echo)),
@@ -108,6 +110,9 @@ func mutateDefaultServer(container *corev1.Container, echo *echov1.Echo) {
 // root file system is writable, because many images write beside their program.
 func mutateCustomServer(container *corev1.Container, echo *echov1.Echo) {
 	container.SecurityContext.ReadOnlyRootFilesystem = nil
+	container.Ports = slices.DeleteFunc(container.Ports, func(p corev1.ContainerPort) bool {
+		return p.Name == healthPortName && (p.ContainerPort == healthPort || p.ContainerPort == otherHealthPort)
+	})
 	container.Command = echo.Spec.Command
 	container.Args = echo.Spec.Args
 	setVariable(&container.Env, textVariable, escapeDollars(Text(echo)))
@@ -157,7 +162,7 @@ func mutateProbe(probe *corev1.Probe, path string, port intstr.IntOrString, peri
 }
 
 // defaultServerResources are those of a server whose Echo sets none.
-var defaultServerResources = echov1.Resources{Requests: quantities("10m", "16Mi"), Limits: quantities("100m", "64Mi")}
+var defaultServerResources = echov1.Resources{Requests: quantities("10m", "16Mi"), Limits: quantities("100m", "128Mi")}
 
 // setResources sets the declared resources, or the default if none are declared. The API server stores quantities with
 // a precision of one thousandth, so setResources rounds to that.

@@ -51,7 +51,8 @@ func Deployment(deployment *appsv1.Deployment, echo *echov1.Echo, defaultImage s
 	spec.RevisionHistoryLimit = ptr.To[int32](1)
 	spec.Strategy.Type = appsv1.RollingUpdateDeploymentStrategyType
 	rolling := ensure(&spec.Strategy.RollingUpdate)
-	rolling.MaxUnavailable, rolling.MaxSurge = new(intstr.FromInt32(0)), new(intstr.FromInt32(1))
+	// All pods are replaced at once, so a change of five takes as long as that of one.
+	rolling.MaxUnavailable, rolling.MaxSurge = new(intstr.FromInt32(0)), new(intstr.FromString("100%"))
 	mutatePodSettings(deployment, &spec.Template, echo.Spec.Pod)
 	// The selector also requires labels that are no longer in spec.pod.
 	spec.Template.Labels = labels.Merge(selector.MatchLabels, spec.Template.Labels)

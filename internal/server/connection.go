@@ -8,19 +8,23 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/valyala/fasthttp"
+	"golang.org/x/sys/unix"
 )
 
 const (
-	// headSize is the size of a buffer. A larger head gets one of maxLargeHeads buffers of maxHeadSize.
-	headSize, maxHeadSize, maxLargeHeads = 4 << 10, 32 << 10, 64
+	// headSize is the size of a buffer. A larger head gets one of the few buffers of maxHeadSize.
+	headSize, maxHeadSize = 4 << 10, 32 << 10
 	// maxBodySize is how much of a request's body the server reads to keep the connection.
 	maxBodySize = 256 << 10
+	// maxUnsent is how many bytes of responses the kernel may hold for a connection that has given its buffer back.
+	maxUnsent = 2 << 10
 )
 
 // The phases of a connection.
@@ -29,28 +33,34 @@ const (
 	idle                     // waits for another request
 	waiting                  // waits for a buffer: a request has arrived
 	readingHead              // reads a request until its body
-	responding
+	readingLargeHead
+	responding // until the client has received the response
 	readingBody
 	lingering // waits until the client has read an early response
 	closed
 )
 
-// limits are the longest times in the phases. A proxy must close an idle connection before the server
-// does, otherwise it sends requests into a closing connection. Load balancers keep them for up to ten minutes.
+// limits are the longest times in the phases; a client that receives some of a response has that time again. A proxy must
+// close an idle connection before the server does, otherwise it sends requests into a closing connection. Load balancers
+// keep them for up to ten minutes.
 var limits = [...]time.Duration{
 	fresh: time.Minute, idle: 620 * time.Second, waiting: 10 * time.Second, readingHead: 10 * time.Second,
-	responding: 10 * time.Second, readingBody: 10 * time.Second, lingering: 2 * time.Second, closed: 0,
+	readingLargeHead: 10 * time.Second, responding: 10 * time.Second, readingBody: 10 * time.Second, lingering: 2 * time.Second, closed: 0,
 }
 
-// shortLimit is the longest time in the phases with a buffer while other connections wait for one.
-const shortLimit = 2 * time.Second
+// shortLimit is the longest time in the phases with a buffer while other connections wait for one, and stallLimit is that
+// of a client that receives nothing of its response.
+const shortLimit, stallLimit = 2 * time.Second, 500 * time.Millisecond
 
 type connection struct {
 	server *Server
 	tcp    *net.TCPConn
 	raw    syscall.RawConn
 	phase  atomic.Int32
-	since  atomic.Int64 // when the phase began, in ticks
+	since  atomic.Int64 // when the phase began or the client last received something, in ticks
+	reason atomic.Int32 // why the connection ends
+	unsent int          // at most that many bytes of responses are in the kernel's queue
+	queue  int          // the length of the kernel's queue when hasProgressed last looked
 }
 
 // reader reads requests.
@@ -73,13 +83,69 @@ func (c *connection) enter(phase int32) {
 	c.phase.Store(phase)
 }
 
-func (c *connection) isIdle() bool { return c.phase.Load() <= idle }
+func (c *connection) age() time.Duration {
+	return time.Duration(c.server.now.Load()-c.since.Load()) * tick
+}
 
 // closeIdle closes the connection, unless a request has arrived.
 func (c *connection) closeIdle() bool {
 	phase, arrived := c.phase.Load(), true
 	err := c.raw.Control(func(fd uintptr) { arrived = hasArrived(fd) })
-	return err == nil && !arrived && phase <= idle && c.phase.CompareAndSwap(phase, closed) && c.tcp.Close() == nil
+	if err != nil || arrived || phase > idle || !c.phase.CompareAndSwap(phase, closed) {
+		return false
+	}
+	if c.server.draining.Load() { // The client may still receive its response.
+		return c.tcp.Close() == nil
+	}
+	c.end(room)
+	return true
+}
+
+// end closes the connection. It discards what the client has not received, because the kernel would keep it.
+func (c *connection) end(why reason) {
+	c.reason.CompareAndSwap(0, int32(why))
+	_ = c.raw.Control(func(fd uintptr) { // It fails for a closed connection.
+		if n, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ); err == nil && n > 1 { // The end of the stream counts as one.
+			_ = unix.SetsockoptLinger(int(fd), unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+		}
+		// The client may be gone.
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, closeTimeout)
+	})
+	_ = c.tcp.Close()
+}
+
+// queued returns the number of bytes that the client has not received, or an error after the connection has ended.
+func (c *connection) queued() (n int, err error) {
+	if controlErr := c.raw.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) }); controlErr != nil {
+		return 0, controlErr
+	}
+	return n, err
+}
+
+// hasProgressed reports whether the client has received something since the last call, and notes the time.
+func (c *connection) hasProgressed() bool {
+	before := c.queue
+	c.queue, _ = c.queued() // It fails for a closed connection, which is removed soon.
+	if c.queue != before {
+		c.since.Store(c.server.now.Load())
+	}
+	return c.queue != before
+}
+
+// awaitSent waits until the client has received all but n bytes of the responses. It reports whether the connection is open.
+func (c *connection) awaitSent(n int) bool {
+	for pause := time.Millisecond; ; pause = min(2*pause, 64*time.Millisecond) {
+		var err error
+		if c.unsent, err = c.queued(); err != nil || c.unsent <= n {
+			return err == nil
+		}
+		var info *unix.TCPInfo
+		err = c.raw.Control(func(fd uintptr) { info, _ = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO) })
+		if err != nil || info != nil && info.State == unix.BPF_TCP_CLOSE { // The queue of a connection that was reset is never empty.
+			return false
+		}
+		time.Sleep(pause)
+	}
 }
 
 // hasArrived reports whether a read from the connection returns immediately.
@@ -91,19 +157,29 @@ func hasArrived(fd uintptr) bool {
 
 // serve waits for requests without a buffer.
 func (c *connection) serve() {
-	defer c.server.remove(c)
-	defer c.tcp.Close()
+	defer func() {
+		if recover() != nil { // A defect ends one connection.
+			c.reason.Store(int32(failed))
+		}
+		c.enter(responding) // The client may still receive its last response.
+		c.awaitSent(0)
+		c.end(left)
+		c.server.remove(c)
+	}()
 	for c.raw.Read(hasArrived) == nil {
 		// The time comes first: the deadline of the phase counts from it.
 		c.since.Store(c.server.now.Load())
-		if phase := c.phase.Load(); phase == closed || !c.phase.CompareAndSwap(phase, waiting) {
+		if phase := c.phase.Load(); phase == closed || !c.phase.CompareAndSwap(phase, waiting) || !c.handle() {
 			return
 		}
-		c.server.readers <- struct{}{}
-		c.enter(readingHead)
-		r := readers.Get().(*reader) //nolint:forcetypeassert // New has no other type.
-		r.Reset(c.tcp)
-		isOpen := c.requests(r)
+	}
+}
+
+// handle serves the requests that have arrived with a buffer, and reports whether the connection stays open.
+func (c *connection) handle() bool {
+	c.server.readers <- struct{}{}
+	r := readers.Get().(*reader) //nolint:forcetypeassert // New has no other type.
+	defer func() {
 		if r.Size() == headSize {
 			r.Reset(nil)
 			readers.Put(r)
@@ -111,17 +187,17 @@ func (c *connection) serve() {
 			<-c.server.largeHeads
 		}
 		<-c.server.readers
-		if !isOpen {
-			return
-		}
-	}
+	}()
+	c.enter(readingHead)
+	r.Reset(c.tcp)
+	return c.requests(r)
 }
 
 // requests serves the requests that have arrived, and reports whether the connection stays open.
 func (c *connection) requests(r *reader) bool {
 	for {
 		if status := c.readHead(r); status != 0 {
-			c.reject(status)
+			c.reject(r, status)
 			return false
 		}
 		if !c.respond(r) {
@@ -142,13 +218,12 @@ const gone = -1
 func (c *connection) readHead(r *reader) int {
 	err := r.head.Read(r.Reader)
 	if isTooLarge(err) && r.Size() == headSize {
-		select {
-		case c.server.largeHeads <- struct{}{}:
-			start, _ := r.Peek(r.Buffered())
-			r.Reader = bufio.NewReaderSize(io.MultiReader(bytes.NewReader(start), c.tcp), maxHeadSize)
-			err = r.head.Read(r.Reader)
-		default:
-		}
+		c.enter(waiting)
+		c.server.largeHeads <- struct{}{}
+		c.enter(readingLargeHead)
+		start, _ := r.Peek(r.Buffered())
+		r.Reader = bufio.NewReaderSize(io.MultiReader(bytes.NewReader(start), c.tcp), maxHeadSize)
+		err = r.head.Read(r.Reader)
 	}
 	var network net.Error
 	switch {
@@ -195,8 +270,16 @@ func isTooLarge(err error) bool {
 // The lengths of bodies in fasthttp's heads.
 const chunked, none = -1, -2
 
-// probeAgent starts the User-Agent of the kubelet, which also probes a pod that stops.
-var probeAgent = []byte("kube-probe/")
+// isPoller reports whether the request names the address of the pod, as health checks of load balancers and of the kubelet
+// and scrapers do: it would arrive as long as the pod exists. Clients of the Service name something else.
+func (c *connection) isPoller(r *reader) bool {
+	host, _, err := net.SplitHostPort(string(r.head.Host()))
+	if err != nil {
+		host = strings.Trim(string(r.head.Host()), "[]")
+	}
+	local, _ := c.tcp.LocalAddr().(*net.TCPAddr)
+	return host == "" || local != nil && local.IP.Equal(net.ParseIP(host))
+}
 
 // respond sends the response and reads the body of the request. It reports whether the connection stays open.
 func (c *connection) respond(r *reader) bool {
@@ -205,32 +288,49 @@ func (c *connection) respond(r *reader) bool {
 	// A client that expects an interim response may omit the body, so the start of the next request is unknown.
 	isEarly := hasBody && (length > maxBodySize || len(r.head.Peek("Expect")) > 0)
 	draining := c.server.draining.Load()
-	if draining && !bytes.HasPrefix(r.head.UserAgent(), probeAgent) {
+	if draining && !c.isPoller(r) {
 		c.server.lastRequest.Store(c.server.now.Load())
 	}
 	p := explicit
 	switch {
-	case isEarly || r.head.ConnectionClose() || draining || c.server.full.CompareAndSwap(true, false):
+	case isEarly || r.head.ConnectionClose() || draining || c.server.full.Load() > 0 && c.server.full.Add(-1) >= 0:
 		p = closing
 	case r.head.IsHTTP11():
 		p = implicit
 	}
-	response := c.server.messages.Load()[p].all
-	if r.head.IsHead() {
-		response = c.server.messages.Load()[p].head
+	m := &c.server.messages.Load()[p]
+	if o := c.server.observed; o != nil && string(r.head.RequestURI()) == "/metrics" {
+		m = &o.metrics().render(time.Now())[p]
 	}
-	c.enter(responding)
-	if _, err := c.tcp.Write(response); err != nil {
+	response := m.all
+	if r.head.IsHead() {
+		response = m.head
+	}
+	c.server.counters.requests.Add(1)
+	if !c.send(response) {
 		return false
 	}
 	if hasBody && !isEarly {
 		c.enter(readingBody)
 		isEarly = !r.discard(length)
 	}
-	if isEarly || p == closing && r.Buffered() > 0 { // The client has sent more.
-		c.linger()
+	isOpen := p != closing && !isEarly
+	if !isOpen {
+		c.reason.CompareAndSwap(0, int32(responded))
 	}
-	return p != closing && !isEarly
+	if isEarly || p == closing && r.Buffered() > 0 { // The client has sent more.
+		c.linger(r)
+	}
+	return isOpen
+}
+
+// send sends a response. A client that does not read keeps the buffer of its connection.
+func (c *connection) send(response []byte) bool {
+	c.enter(responding)
+	n, err := c.tcp.Write(response)
+	c.server.counters.bytes.Add(int64(n))
+	c.unsent += n
+	return err == nil && (c.unsent <= maxUnsent || c.awaitSent(maxUnsent))
 }
 
 // discard reads the body of a request. It reports whether the next request follows.
@@ -243,21 +343,24 @@ func (r *reader) discard(length int) bool {
 	return errors.Is(err, io.EOF) && r.head.ReadTrailer(r.Reader) == nil
 }
 
-func (c *connection) reject(status int) {
+func (c *connection) reject(r *reader, status int) {
 	if status == gone {
 		return
 	}
-	c.enter(responding)
+	c.server.counters.reject(status)
+	c.reason.CompareAndSwap(0, int32(rejected))
 	response := Response{Status: status, Body: []byte(http.StatusText(status) + "\n")}
-	if _, err := c.tcp.Write(response.render(time.Now())[closing].all); err == nil {
-		c.linger()
+	if c.send(response.render(time.Now())[closing].all) {
+		c.linger(r)
 	}
 }
 
 // linger waits for the client to read the response: closing a connection with unread bytes would discard it.
-func (c *connection) linger() {
+func (c *connection) linger(r *reader) {
 	c.enter(lingering)
-	if c.tcp.CloseWrite() == nil {
-		_, _ = io.CopyN(io.Discard, c.tcp, maxBodySize)
+	err := c.tcp.CloseWrite()
+	for n := 0; err == nil && n < maxBodySize; _, err = r.Peek(1) {
+		n += r.Buffered()
+		_, _ = r.Discard(r.Buffered())
 	}
 }

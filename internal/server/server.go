@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -19,10 +20,12 @@ const (
 	drainMin, drainQuiet, drainMax = 5 * time.Second, 3 * time.Second, 25 * time.Second
 	// closeMax is the time for responses after the listener has been closed.
 	closeMax = 2 * time.Second
-	// tick is the resolution of deadlines and of the date.
-	tick = time.Second
-	// idleAge is the age of idle connections, in ticks, that make room for others.
-	idleAge = 2
+	// tick is the resolution of deadlines.
+	tick = 200 * time.Millisecond
+	// idleAge is the age of idle connections that make room for others.
+	idleAge = 2 * time.Second
+	// closeTimeout is the time that a client has to confirm the end of its connection, in milliseconds.
+	closeTimeout = 10_000
 	// rotation is the time between two attempts to make room for a connection.
 	rotation = 20 * time.Millisecond
 )
@@ -32,8 +35,10 @@ type Server struct {
 	response       Response
 	messages       atomic.Pointer[[closing + 1]message]
 	maxConnections int
-	readers        chan struct{} // has an item for each connection with a buffer
+	readers        chan struct{} // has an item for each connection with a buffer, in this process or in the kernel
 	largeHeads     chan struct{} // has an item for each connection with a large buffer
+	observed       *Server       // whose metrics the path /metrics has, or nil
+	counters       counters
 
 	mu          sync.Mutex
 	connections map[*connection]struct{}
@@ -41,18 +46,25 @@ type Server struct {
 	now         atomic.Int64 // in ticks since the start
 	lastRequest atomic.Int64 // while the server drains, in ticks since the start
 	draining    atomic.Bool
-	full        atomic.Bool // The next response closes its connection.
+	full        atomic.Int64 // so many of the next responses close their connections
 }
 
 // New returns a server that keeps up to maxConnections connections.
 func New(response Response, maxConnections int) *Server {
 	s := &Server{
 		response: response, maxConnections: maxConnections,
-		readers: make(chan struct{}, 1+maxConnections/4), largeHeads: make(chan struct{}, maxLargeHeads),
+		readers: make(chan struct{}, 1+maxConnections/readersShare), largeHeads: make(chan struct{}, 1+maxConnections/largeHeadsShare),
 		connections: map[*connection]struct{}{},
 	}
 	s.messages.Store(response.render(time.Now()))
 	return s
+}
+
+// Health returns a server that responds with 200 whatever s responds, and with the metrics of s on the path /metrics.
+func (s *Server) Health() *Server {
+	h := New(Response{Status: http.StatusOK, Body: []byte("ok\n")}, minConnections)
+	h.observed = s
+	return h
 }
 
 // Serve serves the listener until the context is done. Then it drains: its responses close their connections, and it
@@ -67,8 +79,10 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) {
 			done = nil
 			s.draining.Store(true)
 		case now := <-ticker.C:
-			s.messages.Store(s.response.render(now))
-			s.closeExpired(s.now.Add(1))
+			if s.now.Add(1)%int64(time.Second/tick) == 0 {
+				s.messages.Store(s.response.render(now))
+			}
+			s.closeExpired()
 			if !s.draining.Load() {
 				continue
 			}
@@ -91,6 +105,7 @@ func (s *Server) close(listener net.Listener) {
 }
 
 func (s *Server) accept(listener net.Listener) {
+	some := 1 + s.maxConnections/128
 	for {
 		tcp, err := listener.Accept()
 		if errors.Is(err, net.ErrClosed) {
@@ -101,10 +116,14 @@ func (s *Server) accept(listener net.Listener) {
 			time.Sleep(rotation)
 			continue
 		}
-		// If no connection is idle, one makes room after its response, so each client gets its turn. Connections without
-		// a request will soon be old enough: clients that never send do not displace those that do.
-		for s.count() >= s.maxConnections && s.closeIdle(1+s.maxConnections/64, idleAge) == 0 {
-			s.full.Store(!s.hasFresh())
+		// If no connection is idle, some make room after their responses, so each client gets its turn. Connections without
+		// a request will soon be old enough: many clients that never send do not displace those that do.
+		for s.count() >= s.maxConnections && s.closeIdle(some, idleAge) == 0 {
+			n := some
+			if 2*s.countFresh() > s.maxConnections {
+				n = 0
+			}
+			s.full.Store(int64(n))
 			time.Sleep(rotation)
 		}
 		c := newConnection(s, tcp.(*net.TCPConn)) //nolint:forcetypeassert // Every listener that main creates is a TCP listener.
@@ -121,37 +140,38 @@ func (s *Server) count() int {
 	return len(s.connections)
 }
 
-// hasFresh reports whether a connection waits for its first request.
-func (s *Server) hasFresh() bool {
+// countFresh returns the number of connections that wait for their first request.
+func (s *Server) countFresh() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.connections {
 		if c.phase.Load() == fresh {
-			return true
+			n++
 		}
 	}
-	return false
+	return n
 }
 
 func (s *Server) remove(c *connection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.connections, c)
+	s.counters.ended[c.reason.Load()].Add(1)
 }
 
-// closeIdle closes up to n of the connections that have waited for a request for at least age ticks, the oldest first.
+// closeIdle closes up to n of the connections that have waited for a request for at least the age, the oldest first.
 // It returns how many.
-func (s *Server) closeIdle(n int, age int64) (closed int) {
+func (s *Server) closeIdle(n int, age time.Duration) (closed int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var idle []*connection
+	var old []*connection
 	for c := range s.connections {
-		if c.isIdle() && s.now.Load()-c.since.Load() >= age {
-			idle = append(idle, c)
+		if c.phase.Load() <= idle && c.age() >= age {
+			old = append(old, c)
 		}
 	}
-	slices.SortFunc(idle, func(a, b *connection) int { return int(a.since.Load() - b.since.Load()) })
-	for _, c := range idle {
+	slices.SortFunc(old, func(a, b *connection) int { return int(a.since.Load() - b.since.Load()) })
+	for _, c := range old {
 		if closed < n && c.closeIdle() {
 			delete(s.connections, c)
 			closed++
@@ -160,18 +180,26 @@ func (s *Server) closeIdle(n int, age int64) (closed int) {
 	return closed
 }
 
-func (s *Server) closeExpired(now int64) {
+// closeExpired closes the connections whose phase has taken too long. It takes less time while others wait for a buffer.
+func (s *Server) closeExpired() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	shorten := len(s.readers) == cap(s.readers) // Slow clients hold all buffers.
+	isCrowded, isCrowdedLarge := len(s.readers) == cap(s.readers), len(s.largeHeads) == cap(s.largeHeads)
 	for c := range s.connections {
 		phase := c.phase.Load()
+		isSending := phase == responding || phase == lingering
 		limit := limits[phase]
-		if shorten && phase > waiting {
+		switch {
+		case isCrowded && isSending:
+			limit = stallLimit
+		case isCrowded && phase > waiting, isCrowdedLarge && phase == readingLargeHead:
 			limit = shortLimit
 		}
-		if time.Duration(now-c.since.Load())*tick > limit {
-			_ = c.tcp.Close()
+		if c.age() > 0 && isSending && c.hasProgressed() {
+			continue
+		}
+		if c.age() > limit {
+			c.end(map[bool]reason{false: slow, true: unread}[isSending])
 		}
 	}
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,8 +12,12 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -25,14 +30,19 @@ const (
 // start serves a response on loopback, without a drain at the end of the test.
 func start(t testing.TB, response Response, maxConnections int) (*Server, string) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	s := New(response, maxConnections)
+	return s, s.start(t)
+}
+
+func (s *Server) start(t testing.TB) (address string) {
+	t.Helper()
+	listener, err := Listen(t.Context(), "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = listener.Close() })
-	s := New(response, maxConnections)
 	go s.Serve(context.Background(), listener)
-	return s, listener.Addr().String()
+	return listener.Addr().String()
 }
 
 func hello() Response { return Response{Status: http.StatusOK, Body: []byte(body)} }
@@ -72,15 +82,27 @@ func (c *client) response(method string) (*http.Response, string, error) {
 }
 
 // get sends a request, and returns the error of a missing response.
-func (c *client) get() error {
+func (c *client) get() error { return c.getText(body) }
+
+// getText is get for another body.
+func (c *client) getText(want string) error {
 	if _, err := io.WriteString(c, get); err != nil {
 		return err
 	}
 	response, text, err := c.response(http.MethodGet)
-	if err == nil && (response.StatusCode != http.StatusOK || text != body) {
-		err = fmt.Errorf("response is %s with body %q, want 200 with %q", response.Status, text, body)
+	if err == nil && (response.StatusCode != http.StatusOK || text != want) {
+		err = fmt.Errorf("response is %s with body %q, want 200 with %q", response.Status, text, want)
 	}
 	return err
+}
+
+// expectRejected fails unless the server rejects the request.
+func (c *client) expectRejected(t *testing.T) {
+	t.Helper()
+	if response, _, err := c.response(http.MethodGet); err != nil || response.StatusCode < 400 || !response.Close {
+		t.Errorf("response is %v, error %v, want an error and Connection: close", response, err)
+	}
+	_ = c.Close()
 }
 
 // expectClosed fails unless the server closes the connection without another response, within d.
@@ -389,13 +411,183 @@ func TestClientThatDoesNotReadIsDisconnected(t *testing.T) {
 	c := dial(t, address)
 	c.send(strings.Repeat(get, 100))
 	s.await(t, responding, 1)
-	s.now.Add(int64(limits[responding]/tick) - 3)
+	time.Sleep(3 * tick) // The server sees the queue.
+	s.now.Add(int64(limits[responding]/tick) - 8)
 	time.Sleep(2 * tick)
 	if s.count() != 1 {
 		t.Errorf("connection is closed before %s", limits[responding])
 	}
-	s.now.Add(3)
+	s.now.Add(8)
 	s.awaitCount(t, 0)
+}
+
+// dialSmall connects with a small receive buffer, so that the server keeps what the client does not read.
+func dialSmall(t *testing.T, address string) *client {
+	t.Helper()
+	dialer := net.Dialer{Timeout: timeout, Control: func(_, _ string, raw syscall.RawConn) error {
+		return raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 2304) })
+	}}
+	conn, err := dialer.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(timeout)) // Reads and writes report what follows.
+	return &client{conn.(*net.TCPConn), bufio.NewReader(conn)}
+}
+
+const getAndClose = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+
+// What the kernel holds for clients that do not read is bounded, and new clients get their turn.
+func TestClientsThatDoNotReadAreBounded(t *testing.T) {
+	t.Parallel()
+	const bound = 200
+	for _, test := range []struct {
+		name, requests string
+		size           int
+		halfClose      bool
+	}{
+		{"kept, large", get, 48 << 10, false}, {"kept, fits into the kernel's buffer", get, 12 << 10, false},
+		{"closed, large", getAndClose, 48 << 10, false}, {"closed, fits into the kernel's buffer", getAndClose, 12 << 10, false},
+		{"half-closed", get, 12 << 10, true}, {"pipelined", strings.Repeat(get, 30), 400, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s, address := start(t, Response{Status: http.StatusOK, Body: bytes.Repeat([]byte("a"), test.size)}, bound)
+			for range bound {
+				c := dialSmall(t, address)
+				_, _ = io.WriteString(c, test.requests) // The server may have disconnected it.
+				if test.halfClose {
+					_ = c.CloseWrite()
+				}
+			}
+			// The connections beyond the readers have few bytes.
+			limit := cap(s.readers)*min(len(test.requests)/len(get)*(test.size+200), unsentMemory) + bound*maxUnsent
+			begin := time.Now()
+			for time.Since(begin) < 8*tick {
+				if queued := s.queued(); queued > limit {
+					t.Fatalf("%d connections have %d unsent bytes, want at most %d", s.count(), queued, limit)
+				}
+				time.Sleep(tick / 10)
+			}
+			c := dial(t, address)
+			c.send(get)
+			if _, text, err := c.response(http.MethodGet); err != nil || len(text) != test.size {
+				t.Errorf("response to a client that reads has %d bytes, error %v, want %d", len(text), err, test.size)
+			}
+			if since := time.Since(begin); since > 5*time.Second {
+				t.Errorf("a client that reads waited for %s", since)
+			}
+		})
+	}
+}
+
+// queued returns the number of unsent bytes of all connections.
+func (s *Server) queued() (sum int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.connections {
+		n, _ := c.queued() // The connection may have ended.
+		sum += n
+	}
+	return sum
+}
+
+// A client that the server disconnects after its last response receives all of it, also if it reads late.
+func TestClientsReceiveTheWholeResponse(t *testing.T) {
+	t.Parallel()
+	early := "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"
+	for name, last := range map[string]string{"closed": getAndClose, "half-closed": get, "early": early} {
+		for n := range 10 { // The kernels of the client and of the server keep some of the responses.
+			t.Run(fmt.Sprint(name, n), func(t *testing.T) {
+				t.Parallel()
+				size := map[bool]int{false: 600, true: 64 << 10}[n == 0]
+				_, address := start(t, Response{Status: http.StatusOK, Body: bytes.Repeat([]byte("a"), size)}, 64)
+				c := dialSmall(t, address)
+				_, _ = io.WriteString(c, strings.Repeat(get, n)+last) // The responses follow.
+				_ = c.CloseWrite()
+				time.Sleep(3 * tick)
+				for i := range n + 1 {
+					if _, text, err := c.response(http.MethodGet); err != nil || len(text) != size {
+						t.Fatalf("response %d has %d bytes, error %v, want %d", i+1, len(text), err, size)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestDefectEndsOneConnection(t *testing.T) {
+	t.Parallel()
+	s, address := start(t, hello(), 64)
+	broken, other := dial(t, address), dial(t, address)
+	messages := s.messages.Swap(nil)
+	broken.send(get)
+	broken.expectClosed(t, timeout)
+	s.messages.Store(messages)
+	if err := other.get(); err != nil {
+		t.Errorf("no response on another connection: %v", err)
+	}
+	eventually(t, "a buffer is released", func() bool { return len(s.readers) == 0 })
+	if n := s.counters.ended[failed].Load(); n != 1 {
+		t.Errorf("%d connections ended by a defect, want 1", n)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	s, address := start(t, Response{Status: http.StatusServiceUnavailable, Body: []byte(body)}, 8)
+	health := s.Health().start(t)
+	c, rejected := dial(t, address), dial(t, address)
+	for range 3 {
+		c.send(get)
+		if _, _, err := c.response(http.MethodGet); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rejected.send("GET /\r\n\r\n")
+	rejected.expectRejected(t)
+	s.awaitCount(t, 1)
+	if err := dial(t, health).getText("ok\n"); err != nil {
+		t.Errorf("health: %v", err)
+	}
+	response, err := http.Get("http://" + health + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, _ := io.ReadAll(response.Body)
+	if problems, err := promlint.New(bytes.NewReader(text)).Lint(); err != nil || len(problems) > 0 {
+		t.Errorf("problems %v, error %v", problems, err)
+	}
+	for _, line := range []string{
+		`echo_server_requests_total{code="503"} 3`, `echo_server_rejected_total{reason="malformed"} 1`,
+		`echo_server_connections 1`, `echo_server_connections_max 8`, `echo_server_draining 0`,
+		`echo_server_connections_closed_total{reason="rejected"} 1`,
+	} {
+		if !strings.Contains(string(text), line+"\n") {
+			t.Errorf("metrics have no line %q:\n%s", line, text)
+		}
+	}
+}
+
+func TestIdleConnectionsAreProbed(t *testing.T) {
+	t.Parallel()
+	s, address := start(t, hello(), 8)
+	dial(t, address)
+	s.awaitCount(t, 1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.connections {
+		var on, seconds int
+		err := c.raw.Control(func(fd uintptr) {
+			on, _ = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_KEEPALIVE)
+			seconds, _ = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_KEEPIDLE)
+		})
+		if err != nil || on != 1 || seconds > 120 {
+			t.Errorf("error %v, keep-alive probes are %d after %d s, want 1 after at most 120 s", err, on, seconds)
+		}
+	}
 }
 
 // Clients that hold all buffers have less time, so that others get their turn.
@@ -425,21 +617,23 @@ func TestClientsThatHoldAllBuffersHaveLessTime(t *testing.T) {
 	}
 }
 
-func TestLargeHeadsAreBounded(t *testing.T) {
+func TestLargeHeadsWait(t *testing.T) {
 	t.Parallel()
 	s, address := start(t, hello(), 1000)
 	large := "GET / HTTP/1.1\r\nHost: a\r\nX: " + strings.Repeat("a", 20<<10)
-	for range maxLargeHeads {
+	for range cap(s.largeHeads) {
 		dial(t, address).send(large)
 	}
-	eventually(t, "all large buffers in use", func() bool { return len(s.largeHeads) == maxLargeHeads })
+	eventually(t, "all large buffers in use", func() bool { return len(s.largeHeads) == cap(s.largeHeads) })
 	c := dial(t, address)
 	c.send(large + "\r\n\r\n")
-	if response, _, err := c.response(http.MethodGet); err != nil || response.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
-		t.Errorf("response to one more large head is %v, error %v, want 431", response, err)
-	}
+	s.await(t, waiting, 1)
 	if err := dial(t, address).get(); err != nil {
 		t.Errorf("no response to a small head: %v", err)
+	}
+	s.now.Add(int64(shortLimit / tick))
+	if response, _, err := c.response(http.MethodGet); err != nil || response.StatusCode != http.StatusOK {
+		t.Errorf("response to one more large head is %v, error %v, want 200", response, err)
 	}
 }
 
@@ -458,7 +652,7 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 		}
 	}
 	s.awaitCount(t, bound)
-	s.now.Add(idleAge)
+	s.now.Add(int64(idleAge / tick))
 	begin := time.Now()
 	for range bound / 2 {
 		if err := dial(t, address).get(); err != nil {
@@ -603,11 +797,9 @@ func TestDrainLosesNoRequest(t *testing.T) {
 	time.Sleep(200 * time.Millisecond)
 	begin := time.Now()
 	drain()
-	go func() { // The kubelet probes a pod until it has stopped. That does not prolong the drain.
-		for range time.Tick(time.Second) {
-			request, _ := http.NewRequest(http.MethodGet, "http://"+address, nil)
-			request.Header.Set("User-Agent", "kube-probe/1.37")
-			response, err := http.DefaultClient.Do(request)
+	go func() { // Load balancers and the kubelet request the pod's address until it has stopped. That does not prolong the drain.
+		for range time.Tick(500 * time.Millisecond) {
+			response, err := http.Get("http://" + address)
 			if err != nil {
 				return
 			}

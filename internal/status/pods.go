@@ -77,8 +77,11 @@ func failureOfPods(echo *echov1.Echo, observed Observation) *Failure {
 	if !isCurrent(observed.Deployment) {
 		return nil // The newest ReplicaSet does not exist yet.
 	}
-	for _, pod := range newestPods(observed.Pods, observed.NewestReplicaSet) {
-		if failure := PodFailure(&pod, observed.Now); failure != nil {
+	pods := newestPods(observed.Pods, observed.NewestReplicaSet)
+	waitsForRoom := makesRoom(echo, observed) && slices.ContainsFunc(pods, func(pod corev1.Pod) bool { return pod.Spec.NodeName != "" })
+	for _, pod := range pods {
+		failure := PodFailure(&pod, observed.Now)
+		if failure != nil && !(waitsForRoom && failure.Reason == echov1.ReasonUnschedulable) {
 			return withAdvice(echo, failure)
 		}
 	}

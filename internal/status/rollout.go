@@ -139,7 +139,20 @@ func progress(echo *echov1.Echo, observed Observation) string {
 	if pods, _ := stopping(observed); pods > 0 && isUpdated(echo, observed) {
 		message += fmt.Sprintf("; clients may still reach %d of an earlier spec until they have stopped", pods)
 	}
+	if failure := podsRejected(observed.Deployment); failure != nil {
+		message += "; the others wait: " + failure.Message
+	}
 	return message
+}
+
+// makesRoom reports whether the rollout replaces pods of an earlier spec. What a quota or the nodes have no room for
+// yet gets the room of those.
+func makesRoom(echo *echov1.Echo, observed Observation) bool {
+	if !isCurrent(observed.Deployment) || rolloutIsOverdue(echo, observed) {
+		return false
+	}
+	pods := observed.Deployment.Status
+	return pods.UpdatedReplicas > 0 && pods.Replicas > pods.UpdatedReplicas
 }
 
 // lastReady returns the time, in seconds, at which the last of the ready pods became ready, or 0.

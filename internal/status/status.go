@@ -227,7 +227,7 @@ func mostSevere(echo *echov1.Echo, observed Observation) *Failure {
 	if len(observed.Rejected) > 0 {
 		return join(observed.Rejected)
 	}
-	if failure := podsRejected(observed.Deployment); failure != nil {
+	if failure := podsRejected(observed.Deployment); failure != nil && !makesRoom(echo, observed) {
 		return failure
 	}
 	if failure := failureOfPods(echo, observed); failure != nil {

@@ -93,6 +93,7 @@ var (
 			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/1 nodes",
 		}}},
 	}
+	scheduled   = corev1.Pod{ObjectMeta: named("a"), Spec: corev1.PodSpec{NodeName: "n"}}
 	terminating = func() corev1.Pod {
 		pod := waiting("a", "ImagePullBackOff", "terminating")
 		pod.DeletionTimestamp = &metav1.Time{}
@@ -145,6 +146,22 @@ var conditionTests = map[string]struct {
 	"a quota rejects the pods": {
 		Observation{Deployment: deployment(1, 1, 1, 1, replicaFailure), Service: &corev1.Service{}}, "1/2",
 		"-PodsRejected +Serving -RolledOut +PodsRejected -AsExpected +PodsRejected", "exceeded quota: small",
+	},
+	"a quota has room for one new pod, while old ones are replaced": {
+		Observation{Deployment: deployment(3, 1, 2, 2, rollingOut, replicaFailure), Service: &corev1.Service{}}, "2/2",
+		"-RollingOut +Serving +RollingOut -AsExpected -AsExpected", "1 of 2 pods run the newest spec, 2 are available; the others wait: exceeded quota: small",
+	},
+	"a quota has room for no new pod": {
+		Observation{Deployment: deployment(2, 0, 2, 2, rollingOut, replicaFailure), Service: &corev1.Service{}}, "2/2",
+		"-PodsRejected +Serving +RollingOut +PodsRejected -AsExpected", "exceeded quota: small",
+	},
+	"the nodes have room for one new pod, while old ones are replaced": {
+		Observation{Deployment: deployment(3, 2, 2, 2, rollingOut), Service: &corev1.Service{}, Pods: []corev1.Pod{scheduled, unschedulable}}, "2/2",
+		"-RollingOut +Serving +RollingOut -AsExpected -AsExpected", "2 of 2 pods run the newest spec",
+	},
+	"the nodes have room for no new pod": {
+		Observation{Deployment: deployment(3, 2, 2, 2, rollingOut), Service: &corev1.Service{}, Pods: []corev1.Pod{unschedulable}}, "2/2",
+		"-Unschedulable +Serving +RollingOut +Unschedulable -AsExpected", "Pod p: 0/1 nodes",
 	},
 	"the progress deadline is exceeded": {
 		Observation{Deployment: deployment(2, 1, 1, 1, deadlineCondition), Service: &corev1.Service{}}, "1/2",

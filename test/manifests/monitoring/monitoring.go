@@ -15,10 +15,11 @@ import (
 
 // Files, relative to the root of the repository.
 const (
-	alertsFile         = "config/prometheus/alerts.yaml"
-	dashboardFile      = "config/prometheus/dashboard.json"
-	serviceMonitorFile = "config/prometheus/service_monitor.yaml"
-	podMonitorFile     = "config/prometheus/pod_monitor.yaml"
+	alertsFile          = "config/prometheus/alerts.yaml"
+	dashboardFile       = "config/prometheus/dashboard.json"
+	serviceMonitorFile  = "config/prometheus/service_monitor.yaml"
+	verifierMonitorFile = "config/prometheus/pod_monitor.yaml"
+	serverMonitorFile   = "config/prometheus/server_pod_monitor.yaml"
 )
 
 // Rule is one alert.
@@ -127,7 +128,7 @@ func (m ServiceMonitor) ScrapeConfig(job, target string, labels map[string]strin
 	}}})
 }
 
-// PodMonitor describes how Prometheus scrapes verifiers.
+// PodMonitor describes how Prometheus scrapes servers or verifiers.
 type PodMonitor struct {
 	Spec struct {
 		NamespaceSelector struct {
@@ -154,7 +155,13 @@ type Relabeling struct {
 
 // VerifierMonitor returns the PodMonitor of the verifiers.
 func VerifierMonitor(root string) (monitor PodMonitor, err error) {
-	err = read(root, podMonitorFile, &monitor)
+	err = read(root, verifierMonitorFile, &monitor)
+	return monitor, err
+}
+
+// ServerMonitor returns the PodMonitor of the default servers.
+func ServerMonitor(root string) (monitor PodMonitor, err error) {
+	err = read(root, serverMonitorFile, &monitor)
 	return monitor, err
 }
 
@@ -187,7 +194,7 @@ func read(root, file string, into any) error {
 }
 
 // metric matches the metrics of the operator and its verifiers. Prometheus itself creates other metrics, such as up.
-var metric = regexp.MustCompile(`\b(echo_operator|echo_verify|controller_runtime|workqueue|rest_client|leader_election|process|go)_\w+`)
+var metric = regexp.MustCompile(`\b(echo_operator|echo_verify|echo_server|controller_runtime|workqueue|rest_client|leader_election|process|go)_\w+`)
 
 // Names returns every metric that an alert or the dashboard queries.
 func Names(root string) ([]string, error) {

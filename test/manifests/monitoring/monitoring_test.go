@@ -126,47 +126,63 @@ func TestQueriesOfTheDashboardAreValid(t *testing.T) {
 	promtool(t, dir, "check", "rules", "queries.yaml")
 }
 
-func TestPodMonitorSelectsVerifiersAndScrapesEveryLayer(t *testing.T) {
-	monitor, err := VerifierMonitor(repo.Root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	selector, err := metav1.LabelSelectorAsSelector(&monitor.Spec.Selector)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var scraped []string
-	// The name that Prometheus gives the label of a pod.
-	label := "__meta_kubernetes_pod_label_" + strings.NewReplacer(".", "_", "/", "_").Replace(children.VerifiesLabel)
-	for _, endpoint := range monitor.Spec.PodMetricsEndpoints {
-		scraped = append(scraped, endpoint.Port)
-		if !slices.ContainsFunc(endpoint.Relabelings, func(r Relabeling) bool {
-			return r.TargetLabel == "echo" && slices.Equal(r.SourceLabels, []string{label})
-		}) {
-			t.Errorf("port %s: the alerts use the label echo, which is not set from %s", endpoint.Port, label)
-		}
-	}
-	echo := &echov1.Echo{ObjectMeta: metav1.ObjectMeta{Name: "hello", Namespace: "default"}, Spec: echov1.EchoSpec{
-		Message: "hello", Port: 80, Verify: &echov1.Verify{PeriodSeconds: 10, TimeoutSeconds: 2, FailureThreshold: 3},
-		Route: &echov1.Route{ParentRefs: []echov1.ParentRef{{Name: "g"}}, Hostnames: []string{"h.example"}, Scheme: "https", Paths: []echov1.Path{{Value: "/"}}},
-	}}
-	for _, kind := range children.Kinds {
-		deployment, ok := kind.New().(*appsv1.Deployment)
-		if !ok {
-			continue // The DaemonSet of verifiers has the same pod template as their Deployment.
-		}
-		kind.Mutate(deployment, echo, children.Inputs{ClusterIPs: []string{"10.0.0.1"}})
-		if got := monitor.Spec.NamespaceSelector.Any && selector.Matches(labels.Set(deployment.Spec.Template.Labels)); got != kind.Verifier {
-			t.Errorf("%s selects the pods of kind %s in any namespace: %t, want %t", podMonitorFile, kind.Name, got, kind.Verifier)
-		}
-		var ports []string
-		for _, container := range deployment.Spec.Template.Spec.Containers {
-			for _, port := range container.Ports {
-				ports = append(ports, port.Name)
+func TestPodMonitorsSelectTheirPodsAndPorts(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		monitor  func(root string) (PodMonitor, error)
+		label    string
+		verifier bool
+		without  string // the port that is not scraped
+	}{
+		{"verifiers", VerifierMonitor, children.VerifiesLabel, true, ""},
+		{"servers", ServerMonitor, children.EchoLabel, false, "kkloud-echo"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			monitor, err := test.monitor(repo.Root)
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-		if kind.Verifier {
-			repo.Same(t, "ports that the PodMonitor scrapes", scraped, ports)
-		}
+			selector, err := metav1.LabelSelectorAsSelector(&monitor.Spec.Selector)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var scraped []string
+			// The name that Prometheus gives the label of a pod.
+			label := "__meta_kubernetes_pod_label_" + strings.NewReplacer(".", "_", "/", "_").Replace(test.label)
+			for _, endpoint := range monitor.Spec.PodMetricsEndpoints {
+				scraped = append(scraped, endpoint.Port)
+				if !slices.ContainsFunc(endpoint.Relabelings, func(r Relabeling) bool {
+					return r.TargetLabel == "echo" && slices.Equal(r.SourceLabels, []string{label})
+				}) {
+					t.Errorf("port %s: the alerts use the label echo, which is not set from %s", endpoint.Port, label)
+				}
+			}
+			echo := &echov1.Echo{ObjectMeta: metav1.ObjectMeta{Name: "hello", Namespace: "default"}, Spec: echov1.EchoSpec{
+				Message: "hello", Port: 80, Verify: &echov1.Verify{PeriodSeconds: 10, TimeoutSeconds: 2, FailureThreshold: 3},
+				Route: &echov1.Route{ParentRefs: []echov1.ParentRef{{Name: "g"}}, Hostnames: []string{"h.example"}, Scheme: "https", Paths: []echov1.Path{{Value: "/"}}},
+			}}
+			for _, kind := range children.Kinds {
+				deployment, ok := kind.New().(*appsv1.Deployment)
+				if !ok {
+					continue // The DaemonSet of verifiers has the same pod template as their Deployment.
+				}
+				kind.Mutate(deployment, echo, children.Inputs{ClusterIPs: []string{"10.0.0.1"}})
+				isSelected := monitor.Spec.NamespaceSelector.Any && selector.Matches(labels.Set(deployment.Spec.Template.Labels))
+				if isSelected != (kind.Verifier == test.verifier) {
+					t.Errorf("the PodMonitor selects the pods of kind %s in any namespace: %t, want %t", kind.Name, isSelected, !isSelected)
+				}
+				var ports []string
+				for _, container := range deployment.Spec.Template.Spec.Containers {
+					for _, port := range container.Ports {
+						if port.Name != test.without {
+							ports = append(ports, port.Name)
+						}
+					}
+				}
+				if isSelected {
+					repo.Same(t, "ports that the PodMonitor scrapes", scraped, ports)
+				}
+			}
+		})
 	}
 }
