@@ -6,6 +6,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -76,7 +77,55 @@ var hostile = []clients{
 	{"100 bodies at a byte per second", 100, upload, "a", time.Second},
 	{"10 bodies of 1 GiB", 10, upload, strings.Repeat("a", 64<<10), 0},
 	{"10 heads of 64 KiB", 10, request[:len(request)-2] + "X: ", strings.Repeat("a", 64<<10) + "\r\n\r\n", 0},
+	{"2,000 heads that stop in the middle", 2000, request[:len(request)-2] + "X: " + strings.Repeat("a", 5000), "", time.Second},
 	{"10,000 silent connections", 10_000, "", "", time.Second},
+}
+
+// readers are clients with a small receive buffer that send a request, and read a byte each second, or nothing.
+var readers = []reading{
+	{"do not read", 8000, request, false}, {"do not read", 12_000, closingRequest, false},
+	{"read slowly", 8000, request, true}, {"read slowly", 8000, closingRequest, true},
+	{"pipeline and do not read", 8000, strings.Repeat(request, 30), false},
+}
+
+const closingRequest = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+
+type reading struct {
+	name    string
+	n       int
+	request string
+	reads   bool
+}
+
+// start starts the clients, and returns after they are connected, or have waited for that.
+func (r reading) start(address string) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	dialer := net.Dialer{Timeout: timeout, Control: func(_, _ string, raw syscall.RawConn) error {
+		return raw.Control(func(fd uintptr) { _ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 2304) })
+	}}
+	var group sync.WaitGroup
+	for range r.n {
+		group.Go(func() {
+			conn, err := dialer.DialContext(ctx, "tcp", address)
+			if err != nil {
+				return
+			}
+			defer conn.Close()
+			_, err = io.WriteString(conn, r.request)
+			for ctx.Err() == nil && err == nil {
+				if r.reads {
+					_ = conn.SetReadDeadline(time.Now().Add(timeout)) // The read reports the error.
+					_, err = conn.Read(make([]byte, 1))
+				}
+				select {
+				case <-time.After(time.Second):
+				case <-ctx.Done():
+				}
+			}
+		})
+		time.Sleep(100 * time.Microsecond)
+	}
+	return func() { cancel(); group.Wait() }
 }
 
 type clients struct {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -37,7 +38,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	b.ctx = ctx
 	err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: openFiles, Max: openFiles})
-	steps := []func() error{b.compare, b.manyConnections, b.idleMemory, b.hostileClients}
+	steps := []func() error{b.compare, b.manyConnections, b.idleMemory, b.unreadResponses, b.hostileClients}
 	if b.check {
 		steps = steps[:2]
 	}
@@ -173,6 +174,28 @@ func (b *bench) idleMemory() error {
 	b.add(before/(1<<20), atMost, 8, "RSS without connections, MiB")
 	b.add((after-before)/n/(1<<10), atMost, 8, "RSS for each idle connection, KiB")
 	return err
+}
+
+// unreadResponses measures a server whose clients do not read their responses, or only slowly.
+func (b *bench) unreadResponses() error {
+	for _, size := range []int{12, 16 << 10, 64 << 10} {
+		s, err := b.startWith(ours, strings.Repeat("a", size))
+		if err != nil {
+			return err
+		}
+		for _, r := range readers {
+			clients, health := probe(s.address), probe(s.health)
+			stop := r.start(s.address)
+			time.Sleep(5 * time.Second)
+			stop()
+			when := fmt.Sprintf("beside %d clients that %s a response of %d bytes", r.n, r.name, size)
+			b.add(clients().Seconds(), atMost, 5, "longest response to a new client %s, s", when)
+			b.add(health().Seconds(), atMost, 5, "longest response to a health check %s, s", when)
+			b.addSurvival(s, when)
+		}
+		s.stop()
+	}
+	return nil
 }
 
 // hostileClients compares the requests per second of 50 connections with and without hostile clients, in turns.

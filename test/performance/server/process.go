@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// The limits of a default Echo's container: 100m and 64Mi.
-const cpuPeriod, cpuQuota, memoryLimit = 100_000, 10_000, 64 << 20
+// The limits of a default Echo's container: 100m and 128Mi.
+const cpuPeriod, cpuQuota, memoryLimit = 100_000, 10_000, 128 << 20
 
 const nginxConf = `daemon off; master_process off; pid %[1]s/pid; error_log /dev/null; events { worker_connections 10000; }
 http { access_log off; client_body_temp_path %[1]s/a; proxy_temp_path %[1]s/b; fastcgi_temp_path %[1]s/c; uwsgi_temp_path %[1]s/d;
@@ -33,7 +33,10 @@ type server struct {
 }
 
 // start starts nginx, http-echo or ours, and waits until it listens.
-func (b *bench) start(name string) (*server, error) {
+func (b *bench) start(name string) (*server, error) { return b.startWith(name, "maintenance") }
+
+// startWith is start with another text, except for nginx.
+func (b *bench) startWith(name, text string) (*server, error) {
 	s := &server{name: name, ended: make(chan struct{})}
 	for _, address := range []*string{&s.address, &s.health} {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -53,8 +56,8 @@ func (b *bench) start(name string) (*server, error) {
 	}
 	command := map[string][]string{
 		"nginx":     {"-c", configuration},
-		"http-echo": {"-text=maintenance", "-listen", s.address},
-		ours:        {"-text=maintenance", "-listen", s.address, "-health-listen", s.health},
+		"http-echo": {"-text=" + text, "-listen", s.address},
+		ours:        {"-text=" + text, "-listen", s.address, "-health-listen", s.health},
 	}[name]
 	// The shell enters the cgroups, and becomes the server.
 	const enter = `while [ "$1" != -- ]; do echo $$ >"$1/cgroup.procs"; shift; done; shift; exec "$@"`
@@ -100,6 +103,8 @@ func (s *server) limit() error {
 	files := [][2]string{
 		{"cpu/%s/cpu.cfs_period_us", strconv.Itoa(cpuPeriod)}, {"cpu/%s/cpu.cfs_quota_us", strconv.Itoa(cpuQuota)},
 		{"cpu/%s/cpu.shares", "20480"}, {"memory/%s/memory.limit_in_bytes", strconv.Itoa(memoryLimit)},
+		// Version 1 does not limit TCP buffers together with the rest, but it counts them if they have a limit.
+		{"memory/%s/memory.kmem.tcp.limit_in_bytes", strconv.Itoa(1 << 30)},
 	}
 	if _, err := os.Stat(root + "/cgroup.controllers"); err == nil {
 		if err := os.WriteFile(root+"/cgroup.subtree_control", []byte("+cpu +memory"), 0); err != nil {
@@ -125,14 +130,17 @@ func (s *server) limit() error {
 	return nil
 }
 
-// peak is the peak memory of the cgroup, with the kernel's part, in MiB.
-func (s *server) peak() float64 {
-	text, err := os.ReadFile(filepath.Join(s.groups[len(s.groups)-1], "memory.max_usage_in_bytes"))
-	if err != nil {
-		text, _ = os.ReadFile(filepath.Join(s.groups[0], "memory.peak"))
+// peak is the peak memory of the cgroup, with the kernel's part, in MiB. On version 1 it is the sum of two peaks, which may
+// have been at different times.
+func (s *server) peak() (sum float64) {
+	for _, file := range []string{"memory.peak", "memory.max_usage_in_bytes", "memory.kmem.tcp.max_usage_in_bytes"} {
+		for _, group := range s.groups {
+			text, _ := os.ReadFile(filepath.Join(group, file)) // The other version has other files.
+			bytes, _ := strconv.ParseFloat(strings.TrimSpace(string(text)), 64)
+			sum += bytes / (1 << 20)
+		}
 	}
-	bytes, _ := strconv.ParseFloat(strings.TrimSpace(string(text)), 64)
-	return bytes / (1 << 20)
+	return sum
 }
 
 var requestsPerSecond = regexp.MustCompile(`Requests/sec: +([0-9.]+)`)
