@@ -81,9 +81,10 @@ func failureOfPods(echo *echov1.Echo, observed Observation) *Failure {
 	waitsForRoom := makesRoom(echo, observed) && slices.ContainsFunc(pods, func(pod corev1.Pod) bool { return pod.Spec.NodeName != "" })
 	for _, pod := range pods {
 		failure := PodFailure(&pod, observed.Now)
-		if failure != nil && !(waitsForRoom && failure.Reason == echov1.ReasonUnschedulable) {
-			return withAdvice(echo, failure)
+		if failure == nil || waitsForRoom && failure.Reason == echov1.ReasonUnschedulable {
+			continue
 		}
+		return withAdvice(echo, failure)
 	}
 	return nil
 }
