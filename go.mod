@@ -27,8 +27,8 @@ require (
 	github.com/KimMachineGun/automemlimit v1.0.1
 	github.com/valyala/fasthttp v1.78.0
 	go.uber.org/automaxprocs v1.6.0
-	golang.org/x/sys v0.49.0
 	golang.org/x/crypto/x509roots/fallback v0.0.0-20261030153154-30a33513ff6d
+	golang.org/x/sys v0.49.0
 )
 
 require (
