@@ -82,7 +82,7 @@ var otherChanges = map[string]change{
 	"podLabels":                  {`{"team": "web"}`, []string{deployment + ` spec.template.metadata.labels.team:  → "web"`}},
 	"podAnnotations":             {`{"note": "x"}`, []string{deployment + ` spec.template.metadata.annotations.note:  → "x"`}},
 	"monitoring.serviceMonitor":  {`true`, []string{"+ServiceMonitor echo-operator-system/echo-operator-metrics"}},
-	"monitoring.podMonitor":      {`true`, []string{"+PodMonitor echo-operator-system/echo-operator-verifiers"}},
+	"monitoring.podMonitor":      {`true`, []string{"+PodMonitor echo-operator-system/echo-operator-servers", "+PodMonitor echo-operator-system/echo-operator-verifiers"}},
 	"monitoring.prometheusRule":  {`true`, []string{"+PrometheusRule echo-operator-system/echo-operator-alerts"}},
 	"monitoring.dashboard":       {`true`, []string{"+ConfigMap echo-operator-system/echo-operator-dashboard"}},
 	"monitoring.labels":          {`{"release": "prometheus"}`, nil}, // See TestMonitoringLabels.
@@ -160,7 +160,8 @@ func TestMonitoringLabels(t *testing.T) {
 	with := render(t, release, namespace, monitoring, "--set", "monitoring.labels.release=prometheus")
 	var want []string
 	for _, object := range []string{
-		"ConfigMap echo-operator-system/echo-operator-dashboard", "PodMonitor echo-operator-system/echo-operator-verifiers",
+		"ConfigMap echo-operator-system/echo-operator-dashboard",
+		"PodMonitor echo-operator-system/echo-operator-servers", "PodMonitor echo-operator-system/echo-operator-verifiers",
 		"PrometheusRule echo-operator-system/echo-operator-alerts", "ServiceMonitor echo-operator-system/echo-operator-metrics",
 	} {
 		want = append(want, object+` metadata.labels.release:  → "prometheus"`)
