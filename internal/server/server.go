@@ -105,7 +105,7 @@ func (s *Server) close(listener net.Listener) {
 }
 
 func (s *Server) accept(listener net.Listener) {
-	some := 1 + s.maxConnections/128
+	some := 1 + s.maxConnections/32
 	for {
 		tcp, err := listener.Accept()
 		if errors.Is(err, net.ErrClosed) {
