@@ -71,7 +71,7 @@ BENCH_SERVER = go -C test run ./performance/server -bin $(BIN)
 .PHONY: bench-server server wrk
 bench-server: DEBIAN_PACKAGES = wrk
 bench-server bench-check: wrk tool-http-echo server
-bench-server: bin/nginx ## Compare the HTTP server with http-echo and nginx under load, within the limits of a container; 8 minutes.
+bench-server: bin/nginx ## Compare the HTTP server with http-echo and nginx under load, within the limits of a container; 9 minutes.
 	$(BENCH_SERVER)
 server: # Build the HTTP server.
 	go build -ldflags '-s -w' -o bin/server ./cmd/http-echo

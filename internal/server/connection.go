@@ -245,7 +245,8 @@ func (c *connection) readHead(r *reader) int {
 
 var colon, crlf, contentLength, transferEncoding = []byte(":"), []byte("\r\n"), []byte("Content-Length"), []byte("Transfer-Encoding")
 
-// isStrict reports whether every proxy reads the head in the same way. fasthttp also accepts folded lines, lines that end
+// isStrict reports whether every proxy reads the header in the same way. The request line may end with LF (RFC 9112, 2.2).
+// fasthttp also accepts folded lines, lines that end
 // with LF, names with spaces, a body with two lengths, and Transfer-Encoding: identity.
 func (r *reader) isStrict() bool {
 	isChunked := r.head.ContentLength() == chunked

@@ -528,10 +528,9 @@ func TestDefectEndsOneConnection(t *testing.T) {
 	if err := other.get(); err != nil {
 		t.Errorf("no response on another connection: %v", err)
 	}
-	eventually(t, "a buffer is released", func() bool { return len(s.readers) == 0 })
-	if n := s.counters.ended[failed].Load(); n != 1 {
-		t.Errorf("%d connections ended by a defect, want 1", n)
-	}
+	eventually(t, "the buffers are released", func() bool { return len(s.readers) == 0 })
+	// The client may see the end of its connection before the server counts it.
+	eventually(t, "one connection ended by a defect", func() bool { return s.counters.ended[failed].Load() == 1 })
 }
 
 func TestMetrics(t *testing.T) {

@@ -41,6 +41,8 @@ func main() {
 	steps := []func() error{b.compare, b.manyConnections, b.idleMemory, b.unreadResponses, b.hostileClients}
 	if b.check {
 		steps = steps[:2]
+	} else if !isVersion2() {
+		err = errors.Join(err, errVersion1)
 	}
 	for _, step := range steps {
 		if err == nil {
@@ -72,6 +74,9 @@ func (b *bench) add(value float64, relation string, target float64, name string,
 	}
 	b.figures = append(b.figures, fmt.Sprintf("| %s | %.3g | %s %.3g | %s |", name, value, relation, target, status))
 }
+
+// errVersion1 says why memory is not measured on version 1 of cgroups.
+var errVersion1 = errors.New("cgroup v1 charges no socket to a container: use a machine with cgroup v2, as current distributions are")
 
 // addSurvival adds that the limits of the container have not ended the server.
 func (b *bench) addSurvival(s *server, when string) {
@@ -135,26 +140,34 @@ func (b *bench) compare() error {
 	return nil
 }
 
-// manyConnections opens 10,000 connections, of which 2,000 send requests.
+// manyConnections opens 10,000 connections, of which 2,000 send requests. The median of three turns counts.
 func (b *bench) manyConnections() error {
-	s, err := b.start(ours)
-	if err != nil {
-		return err
-	}
-	defer s.stop()
-	defer closeAll(open(s.address, 8000))
-	d := 2 * time.Minute
+	d := 40 * time.Second
 	if b.check {
 		d = 5 * time.Second
 	}
-	clients, health := probe(s.address), probe(s.health)
-	rate, err := b.load(s, 2000, d)
 	const when = "with 10,000 connections, 2,000 of them active"
-	b.add(clients().Seconds(), atMost, 5, "longest response to a new client %s, s", when)
-	b.add(health().Seconds(), atMost, 5, "longest response to a health check %s, s", when)
-	b.add(rate, atLeast, 1000, "requests/s %s", when)
-	b.addSurvival(s, when)
-	return err
+	var clients, health, rates []float64
+	for turn := range 3 {
+		s, err := b.start(ours)
+		if err != nil {
+			return err
+		}
+		conns := open(s.address, 8000)
+		client, check := probe(s.address), probe(s.health)
+		rate, err := b.load(s, 2000, d)
+		clients, health, rates = append(clients, client().Seconds()), append(health, check().Seconds()), append(rates, rate)
+		closeAll(conns)
+		b.addSurvival(s, fmt.Sprintf("%s, turn %d", when, turn+1))
+		s.stop()
+		if err != nil {
+			return err
+		}
+	}
+	b.add(median(clients), atMost, 5, "longest response to a new client %s, s", when)
+	b.add(median(health), atMost, 5, "longest response to a health check %s, s", when)
+	b.add(median(rates), atLeast, 1000, "requests/s %s", when)
+	return nil
 }
 
 // idleMemory measures what connections cost that wait for a request.

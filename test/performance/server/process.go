@@ -97,17 +97,24 @@ func (s *server) stop() {
 	}
 }
 
+const cgroups = "/sys/fs/cgroup"
+
+// isVersion2 reports whether this machine has version 2 of cgroups.
+func isVersion2() bool {
+	_, err := os.Stat(cgroups + "/cgroup.controllers")
+	return err == nil
+}
+
 // limit creates the cgroups, of version 1 or 2. Their share keeps other work on this machine from slowing the server.
 func (s *server) limit() error {
-	const root = "/sys/fs/cgroup"
 	files := [][2]string{
 		{"cpu/%s/cpu.cfs_period_us", strconv.Itoa(cpuPeriod)}, {"cpu/%s/cpu.cfs_quota_us", strconv.Itoa(cpuQuota)},
 		{"cpu/%s/cpu.shares", "20480"}, {"memory/%s/memory.limit_in_bytes", strconv.Itoa(memoryLimit)},
 		// Version 1 does not limit TCP buffers together with the rest, but it counts them if they have a limit.
 		{"memory/%s/memory.kmem.tcp.limit_in_bytes", strconv.Itoa(1 << 30)},
 	}
-	if _, err := os.Stat(root + "/cgroup.controllers"); err == nil {
-		if err := os.WriteFile(root+"/cgroup.subtree_control", []byte("+cpu +memory"), 0); err != nil {
+	if isVersion2() {
+		if err := os.WriteFile(cgroups+"/cgroup.subtree_control", []byte("+cpu +memory"), 0); err != nil {
 			return err
 		}
 		files = [][2]string{
@@ -116,7 +123,7 @@ func (s *server) limit() error {
 		}
 	}
 	for _, file := range files {
-		path := filepath.Join(root, fmt.Sprintf(file[0], fmt.Sprintf("bench-server-%d-%s", os.Getpid(), s.name)))
+		path := filepath.Join(cgroups, fmt.Sprintf(file[0], fmt.Sprintf("bench-server-%d-%s", os.Getpid(), s.name)))
 		if group := filepath.Dir(path); !slices.Contains(s.groups, group) {
 			s.groups = append(s.groups, group)
 			if err := os.Mkdir(group, 0o755); err != nil { //nolint:gosec // The mode has no effect on cgroups.
