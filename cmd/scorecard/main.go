@@ -18,8 +18,6 @@ import (
 	"time"
 
 	"github.com/operator-framework/api/pkg/apis/scorecard/v1alpha3"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -35,11 +33,8 @@ const testTimeout = 90 * time.Second
 
 var tests = map[string]func(context.Context, *fixture) error{
 	"echo-responds": responds,
-	"echo-scales":   scales,
 	"echo-rolls":    rolls,
 	"echo-verifies": verifies,
-	"echo-rejects":  rejects,
-	"echo-cleanup":  cleanup,
 }
 
 func main() {
@@ -50,9 +45,7 @@ func main() {
 	defer stop()
 
 	status := v1alpha3.TestStatus{Results: []v1alpha3.TestResult{run(ctx, strings.Join(os.Args[1:], " "))}}
-	encoder := json.NewEncoder(os.Stdout)
-	encoder.SetIndent("", "  ")
-	if err := encoder.Encode(status); err != nil {
+	if err := json.NewEncoder(os.Stdout).Encode(status); err != nil {
 		os.Exit(1)
 	}
 }
@@ -69,17 +62,14 @@ func run(ctx context.Context, name string) v1alpha3.TestResult {
 	}
 	t, err := newFixture(name, os.Getenv("SCORECARD_NAMESPACE"))
 	if err != nil {
-		result.State = v1alpha3.ErrorState
-		result.Errors = []string{err.Error()}
+		result.State, result.Errors = v1alpha3.ErrorState, []string{err.Error()}
 		return result
 	}
-
 	limited, cancel := context.WithTimeout(ctx, testTimeout)
 	defer cancel()
 	if err := errors.Join(test(limited, t), t.cleanUp(ctx)); err != nil {
 		result.State = v1alpha3.FailState
 		result.Errors = strings.Split(err.Error(), "\n") // One line for each joined error.
-		result.Suggestions = suggestions(err, t.echo)
 	}
 	return result
 }
@@ -100,24 +90,6 @@ func newFixture(name, namespace string) (*fixture, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the API server: %w", err)
 	}
-	return &fixture{Client: c, echo: &echov1.Echo{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: name + "-"},
-	}}, nil
-}
-
-// suggestions returns what the user can check after a failure. The Echo is deleted by then.
-func suggestions(err error, echo *echov1.Echo) []string {
-	switch {
-	case meta.IsNoMatchError(err):
-		return []string{"Install the operator: the cluster has no CRD for the kind Echo."}
-	case apierrors.IsForbidden(err):
-		return []string{"Bind the Role in config/scorecard/role.yaml to a service account, and select the account with --service-account."}
-	case echo.Name == "":
-		return []string{"Compare the CRD in the cluster (kubectl get crd echoes.kkloud.io -o yaml) with the CRD in the manifests of the bundle."}
-	}
-	return []string{
-		fmt.Sprintf("Check the events of the Echo: kubectl -n %s events | grep %s", echo.Namespace, echo.Name),
-		"Check that the operator is running, and its log: kubectl get pods --all-namespaces -l app.kubernetes.io/name=echo-operator",
-		fmt.Sprintf("Check that the OperatorGroup includes the namespace %s: kubectl get operatorgroups --all-namespaces -o jsonpath='{.items[*].status.namespaces}'", echo.Namespace),
-	}
+	echo := &echov1.Echo{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: name + "-"}}
+	return &fixture{Client: c, echo: echo}, nil
 }
