@@ -57,6 +57,7 @@ else
 demo: export PLAN := $(call plan,$(CLUSTER_TOOLS))
 demo: cluster $(INSTALLED:%=%-build) $(INSTALLED:%=%-push)
 	hack/demo.sh
+	$(own_bin)
 endif
 
 .PHONY: clean
@@ -106,8 +107,8 @@ GINKGO = $(NO_CLUSTER) KUBEBUILDER_ASSETS=$(BIN) go run github.com/onsi/ginkgo/v
 test: export PLAN := $(call plan,$(CONTROL_PLANE_TOOLS))
 test: $(if $(CONTROLLER),$(CONTROL_PLANE_TOOLS:%=tool-%) build) ## Run go vet, the unit tests, and the controller's specs on a real API server; no root, no cluster.
 	go vet $(PKG)
-	packages=$$($(PACKAGES)); [ -z "$$packages" ] || $(NO_CLUSTER) go test $$packages
-	$(if $(CONTROLLER),$(GINKGO) -procs=4 -timeout 10m ./internal/controller)
+	packages=$$($(PACKAGES)); [ -z "$$packages" ] || $(NO_CLUSTER) go test -timeout 1h $$packages
+	$(if $(CONTROLLER),$(GINKGO) -procs=4 -timeout 1h ./internal/controller)
 
 .PHONY: lint
 lint: bin/golangci-lint $(if $(filter ./...,$(PKG)),bin/golangci-lint-kube-api-linter bin/actionlint) ## Lint the Go code, the API and the workflows.

@@ -4,6 +4,8 @@ go 1.26.3
 
 toolchain go1.26.8
 
+ignore ./bin
+
 require (
 	github.com/evanphx/json-patch/v5 v5.9.11
 	github.com/onsi/ginkgo/v2 v2.34.0

@@ -15,7 +15,7 @@ operator_namespace=echo-operator-system
 # make prepares a copy of the manifests if the images are in your own registry.
 olm=${OLM_MANIFESTS:-config/olm}
 # The limit of each wait in seconds: a slow machine needs minutes for some steps.
-limit=600
+limit=1800
 
 title() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 
@@ -30,27 +30,33 @@ run() {
 	"$@"
 }
 
-# wait_until <condition> <command ...> runs the command every half second until it succeeds, for at most the limit.
+# wait_until <condition> <command ...> repeats the command until it succeeds, for at most the limit. On a slow machine, kubectl
+# itself takes seconds, so there are pauses.
 wait_until() {
-	local condition=$1 end=$((SECONDS + limit))
+	local condition=$1 end=$((SECONDS + limit)) start=$SECONDS pause
 	shift
-	until "$@" 2>/dev/null; do
+	until "$@" >/dev/null 2>&1; do
 		if ((SECONDS > end)); then
-			printf 'After %s s, still waiting until %s. See: kubectl -n %s get csv,installplans,pods\n' $limit "$condition" $operator_namespace >&2
+			printf 'After %s s, still waiting until %s.\n' $limit "$condition" >&2
+			kubectl get subscriptions,installplans,csvs,jobs,pods --all-namespaces >&2 || true
+			kubectl get events --all-namespaces --field-selector type=Warning >&2 || true
 			exit 1
 		fi
-		sleep 0.5
+		pause=$((4 * (SECONDS - start)))
+		sleep $((pause < 20 ? pause : 20)).5
+		start=$SECONDS
 	done
 }
 
+# Both wait with a watch for a minute, which costs a slow machine less than repeated requests.
 catalog_ready() {
-	[ "$(kubectl -n olm get catalogsource echo-operator -o 'jsonpath={.status.connectionState.lastObservedState}')" = READY ]
+	kubectl -n olm wait --for='jsonpath={.status.connectionState.lastObservedState}=READY' catalogsource/echo-operator --timeout=60s
 }
 
 installed() {
-	local csv
-	csv=$(kubectl -n $operator_namespace get subscription echo-operator -o 'jsonpath={.status.installedCSV}')
-	[ "$(kubectl -n $operator_namespace get csv "$csv" -o 'jsonpath={.status.phase}')" = Succeeded ]
+	kubectl -n $operator_namespace wait --for='jsonpath={.status.state}=AtLatestKnown' subscription/echo-operator --timeout=60s &&
+		kubectl -n $operator_namespace wait --for='jsonpath={.status.phase}=Succeeded' --timeout=60s \
+			"csv/$(kubectl -n $operator_namespace get subscription echo-operator -o 'jsonpath={.status.installedCSV}')"
 }
 
 proxy=/api/v1/namespaces/$namespace/services/echo-hello:80/proxy/

@@ -46,11 +46,15 @@ CLUSTER_TOOLS := etcd kubernetes-control-plane kubernetes-node containerd olm op
 # Programs of the module hack, so that their dependencies never reach the operator's go.mod.
 CLUSTER_PROGRAMS := bin/local-cluster bin/coredns bin/pause
 
+# What root has built belongs to the owner of the checkout, who may run the tests. Clusters and images stay root's.
+own_bin = @[ "$$(stat -c %u .)" = 0 ] || find bin ! \( -path bin/cluster -prune -o -path bin/images -prune \) -exec chown -h --reference=. {} +
+
 .PHONY: cluster cluster-up cluster-olm-v1 cluster-gateway cluster-samples cluster-down
 cluster: $(LOCAL_CLUSTER)
 cluster-up: export PLAN := $(call plan,$(CLUSTER_TOOLS))
 cluster-up: cluster-tools ## Start the local cluster: a disposable Kubernetes with OLM.
 	local-cluster up
+	$(own_bin)
 cluster-olm-v1: cluster-up tool-olm-v1 bin/olm-v1.yaml ## Install OLM v1 into the local cluster.
 	local-cluster olm-v1
 cluster-gateway: cluster-up tool-traefik bin/gateway-api.yaml ## Install the Gateway API, Traefik and a Gateway into the local cluster.

@@ -52,8 +52,8 @@ type ControlPlane struct {
 // open watches would take a minute.
 const stopTimeout = 2 * time.Second
 
-// startTimeout is how long a program may take to start on a busy machine.
-const startTimeout = 2 * time.Minute
+// startTimeout is how long a program may take to start on a busy or an emulated machine.
+const startTimeout = 10 * time.Minute
 
 // Options configure a control plane.
 type Options struct {
@@ -98,6 +98,7 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 		return nil, err
 	}
 	server.Configure().
+		Append("advertise-address", "192.0.2.1"). // Its default is an address with a default route, which a machine without a network lacks.
 		Append("service-cluster-ip-range", "10.0.0.0/16").
 		Append("delete-collection-workers", "8"). // Tests delete thousands of Echoes.
 		Append("enable-admission-plugins", "OwnerReferencesPermissionEnforcement")
