@@ -9,7 +9,8 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"strings"
+	"runtime/debug"
+	"syscall"
 	"time"
 
 	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
@@ -34,6 +36,7 @@ import (
 	"github.com/kkloud-io/echo-operator/internal/metrics"
 	"github.com/kkloud-io/echo-operator/internal/olm"
 	"github.com/kkloud-io/echo-operator/internal/status"
+	"github.com/kkloud-io/echo-operator/internal/transport"
 )
 
 // The linker sets version.
@@ -41,7 +44,11 @@ var version = "unknown"
 
 func main() {
 	os.Args[0] = "echo-operator" // Leader election names itself by it in its user agent.
-	if err := run(ctrl.SetupSignalHandler(), os.Args[1:], os.Getenv); err != nil {
+	err := run(ctrl.SetupSignalHandler(), os.Args[1:], os.Getenv)
+	if errors.Is(err, informers.ErrReadable) { // The kubelet would restart the container at increasing intervals.
+		err = syscall.Exec("/proc/self/exe", os.Args, os.Environ()) //nolint:gosec // This program, with its own arguments.
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "echo-operator:", err)
 		os.Exit(1)
 	}
@@ -60,27 +67,41 @@ func run(ctx context.Context, args []string, getenv func(string) string) error {
 		return fmt.Errorf("load the client configuration: %w", err)
 	}
 	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&s.log)))
-	tuneGC(getenv)
-	mgr, err := newManager(ctx, restConfig, s)
+	debug.SetMemoryLimit(debug.SetMemoryLimit(-1) / 10 * 9) // GOMEMLIMIT is that of the container, which also counts the kernel's memory.
+	mgr, namespaces, err := newManager(ctx, restConfig, s)
 	if err != nil {
 		return err
 	}
-	return mgr.Start(ctx)
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	go func() {
+		stop(namespaces.Await(ctx, func() bool { return isSynced(ctx, mgr.GetCache()) }))
+	}()
+	err = mgr.Start(ctx)
+	if cause := context.Cause(ctx); errors.Is(cause, informers.ErrReadable) {
+		ctrl.Log.Info("Starting again", "cause", cause.Error())
+		return cause
+	}
+	return err
 }
 
-// newManager sets up the manager and its controllers. It makes no API calls, so the operator
-// starts while the API server is unavailable.
-func newManager(ctx context.Context, restConfig *rest.Config, s settings) (manager.Manager, error) {
+// newManager sets up the manager and its controllers. The operator also starts while the API server is unavailable.
+func newManager(ctx context.Context, restConfig *rest.Config, s settings) (manager.Manager, *informers.Namespaces, error) {
 	restConfig.UserAgent = "echo-operator/" + version // The API server takes the name of the field manager from it.
-	restConfig.Wrap(func(next http.RoundTripper) http.RoundTripper { return watchRetrier{promptWrites{next}} })
-	namespaces, optional := informers.NewNamespaces(s.namespaces), informers.NewOptional(informers.DiscoveryPeriod)
+	restConfig.Wrap(transport.Wrap)
 	options := managerOptions(s)
-	options.Cache = informers.CacheOptions(namespaces, optional)
+	reader, err := client.New(restConfig, client.Options{Scheme: options.Scheme, Mapper: informers.RESTMapper()})
+	if err != nil {
+		return nil, nil, fmt.Errorf("set up the client: %w", err)
+	}
+	namespaces, optional := informers.NewNamespaces(ctx, reader, s.namespaces), informers.NewOptional(informers.DiscoveryPeriod)
+	options.Cache = informers.CacheOptions(namespaces.Readable(), optional)
 	mgr, err := ctrl.NewManager(restConfig, options)
 	if err != nil {
-		return nil, fmt.Errorf("set up the manager: %w", err)
+		return nil, nil, fmt.Errorf("set up the manager: %w", err)
 	}
-	if err := (&controller.EchoReconciler{
+	optional.Reader, optional.Cache, optional.Namespaces = reader, mgr.GetCache(), namespaces.Readable()
+	reconciler := &controller.EchoReconciler{
 		Client:                     mgr.GetClient(),
 		APIReader:                  mgr.GetAPIReader(),
 		Recorder:                   mgr.GetEventRecorder("echo-operator"),
@@ -88,26 +109,27 @@ func newManager(ctx context.Context, restConfig *rest.Config, s settings) (manag
 		VerifierImage:              s.verifierImage,
 		AllowEveryNodeVerification: s.allowEveryNode,
 		MaxConcurrentReconciles:    s.maxConcurrentReconciles,
-		Namespaces:                 namespaces,
 		Optional:                   optional,
 		Metrics:                    metrics.New(ctrlmetrics.Registry, version),
-	}).SetupWithManager(ctx, mgr); err != nil {
-		return nil, fmt.Errorf("set up the Echo controller: %w", err)
 	}
-	ctrlmetrics.Registry.MustRegister(metrics.Echoes{Cache: mgr.GetCache()}, metrics.Namespaces{Served: namespaces.Served})
+	if err := reconciler.SetupWithManager(ctx, mgr); err != nil {
+		return nil, nil, fmt.Errorf("set up the Echo controller: %w", err)
+	}
+	ctrlmetrics.Registry.MustRegister(
+		metrics.Echoes{Cache: mgr.GetCache()}, metrics.NamespaceServed(namespaces.Served()), metrics.LongestWait(reconciler.LongestWait))
 	if s.operatorCondition != nil {
 		upgradeable := &olm.UpgradeableReconciler{Condition: *s.operatorCondition, RolloutInFlight: status.RolloutInFlight}
 		if err := upgradeable.SetupWithManager(ctx, mgr); err != nil {
-			return nil, fmt.Errorf("set up the Upgradeable controller: %w", err)
+			return nil, nil, fmt.Errorf("set up the Upgradeable controller: %w", err)
 		}
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
-		return nil, fmt.Errorf("set up the health check: %w", err)
+		return nil, nil, fmt.Errorf("set up the health check: %w", err)
 	}
-	if err := mgr.AddReadyzCheck("caches", cachesSynced(mgr.GetCache(), namespaces)); err != nil {
-		return nil, fmt.Errorf("set up the readiness check: %w", err)
+	if err := mgr.AddReadyzCheck("caches", cachesSynced(mgr.GetCache())); err != nil {
+		return nil, nil, fmt.Errorf("set up the readiness check: %w", err)
 	}
-	return mgr, nil
+	return mgr, namespaces, nil
 }
 
 // A standby checks the lease every 1 to 2.2 retry periods. So it takes over within 4 s of a
@@ -157,15 +179,18 @@ func managerOptions(s settings) manager.Options {
 	}
 }
 
-// cachesSynced returns a readiness check that passes when the caches of at least one watched namespace are synced, and
-// those of every other one are, too, or the API server does not let the operator read it.
-func cachesSynced(c cache.Cache, namespaces *informers.Namespaces) healthz.Checker {
+// cachesSynced returns a readiness check that passes when the caches are synced.
+func cachesSynced(c cache.Cache) healthz.Checker {
 	return func(request *http.Request) error {
-		ctx, cancel := context.WithTimeout(request.Context(), 100*time.Millisecond)
-		defer cancel()
-		if !c.WaitForCacheSync(ctx) {
-			return fmt.Errorf("caches are not synced: %s", strings.Join(namespaces.Unsynced(), ", "))
+		if !isSynced(request.Context(), c) {
+			return errors.New("the caches are not synced: the log says what the API server responds")
 		}
 		return nil
 	}
+}
+
+func isSynced(ctx context.Context, c cache.Cache) bool {
+	ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+	defer cancel()
+	return c.WaitForCacheSync(ctx)
 }

@@ -54,7 +54,7 @@ func mutateContainer(container *corev1.Container, echo *echov1.Echo, image strin
 	}
 }
 
-// mutatePort sets a port of the server, which may listen on others, too.
+// mutatePort sets a port of a container, which may have others, too.
 func mutatePort(ports *[]corev1.ContainerPort, name string, number int32) {
 	port := ensureItem(ports, corev1.ContainerPort{Name: name}, func(p corev1.ContainerPort) bool { return p.Name == name })
 	port.ContainerPort, port.Protocol = number, corev1.ProtocolTCP

@@ -51,9 +51,8 @@ func Deployment(deployment *appsv1.Deployment, echo *echov1.Echo, defaultImage s
 	spec.RevisionHistoryLimit = ptr.To[int32](1)
 	spec.Strategy.Type = appsv1.RollingUpdateDeploymentStrategyType
 	rolling := ensure(&spec.Strategy.RollingUpdate)
-	// With more than one pod at a time, a rollout under a quota with room for one stalls: the ReplicaSet controller backs off
-	// for minutes, because it never creates all that it wants.
-	rolling.MaxUnavailable, rolling.MaxSurge = new(intstr.FromInt32(0)), new(intstr.FromInt32(1))
+	// All new pods start at the same time, so an edit takes as long with five pods as with one.
+	rolling.MaxUnavailable, rolling.MaxSurge = new(intstr.FromInt32(0)), new(intstr.FromString("100%"))
 	mutatePodSettings(deployment, &spec.Template, echo.Spec.Pod)
 	// The selector also requires labels that are no longer in spec.pod.
 	spec.Template.Labels = labels.Merge(selector.MatchLabels, spec.Template.Labels)

@@ -6,12 +6,14 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 
 	"gomodules.xyz/jsonpatch/v2"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 )
@@ -57,93 +59,72 @@ type Difference struct {
 // Compare returns how a live child differs from its desired state. It fails if one of them cannot be encoded
 // in JSON.
 func Compare(kind Kind, live, desired Object) (d Difference, err error) {
-	before, err := newDocument(live)
+	before, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
 	if err != nil {
-		return d, err
+		return d, fmt.Errorf("encode the live child: %w", err)
 	}
-	after, err := newDocument(desired)
+	after, err := runtime.DefaultUnstructuredConverter.ToUnstructured(desired)
 	if err != nil {
-		return d, err
+		return d, fmt.Errorf("encode the desired child: %w", err)
 	}
-	toDesired, err := before.patchTo(after)
-	if err != nil {
-		return d, err
-	}
-	toLive, err := after.patchTo(before)
-	if err != nil {
-		return d, err
-	}
-	for _, operation := range toDesired {
-		named := after // Admission may have renamed the item of a list, so its desired name counts.
-		if operation.Operation == "remove" {
-			named = before
-		}
-		field := fieldName(named.content, operation.Path)
+	hash := sha256.New()
+	walk("", before, after, func(field string, live, desired any) {
 		d.Fields = append(d.Fields, field)
 		if kind.DeterminesResponse(field) {
 			d.ResponseFields = append(d.ResponseFields, field)
 		}
-	}
-	slices.Sort(d.Fields)
-	d.Fields = slices.Compact(d.Fields)
-	slices.Sort(d.ResponseFields)
-	d.Hash = hashOf(toDesired, toLive)
+		fmt.Fprintf(hash, "%q %#v %#v\n", field, live, desired)
+	})
+	d.Hash = hex.EncodeToString(hash.Sum(nil)[:8])
 	return d, nil
 }
 
-// hashOf returns a hash of the desired and of the live values.
-func hashOf(toDesired, toLive []jsonpatch.Operation) string {
-	var values []string
-	for _, operation := range toDesired {
-		values = append(values, "desired "+operation.Json())
-	}
-	for _, operation := range toLive {
-		values = append(values, "live "+operation.Json())
-	}
-	slices.Sort(values)
-	sum := sha256.Sum256([]byte(strings.Join(values, "\n")))
-	return hex.EncodeToString(sum[:8])
-}
-
-// document is an object in JSON.
-type document struct {
-	content any
-	encoded []byte
-}
-
-// newDocument encodes an object, with empty labels and annotations if it has none. So the difference of
-// one annotation is the same whether or not another client adds one, as the Deployment controller does
-// after each write that removes its revision.
-func newDocument(object Object) (d document, err error) {
-	encoded, err := json.Marshal(object)
-	if err != nil {
-		return d, fmt.Errorf("encode a child: %w", err)
-	}
-	content := map[string]any{}
-	if err := json.Unmarshal(encoded, &content); err != nil {
-		return d, fmt.Errorf("decode a child: %w", err)
-	}
-	if metadata, is := content["metadata"].(map[string]any); is {
-		for _, field := range []string{"labels", "annotations"} {
-			if metadata[field] == nil {
-				metadata[field] = map[string]any{}
-			}
+// walk visits, in order, the fields in which two values in JSON differ, for example "spec.containers[echo].image".
+func walk(field string, live, desired any, visit func(field string, live, desired any)) {
+	before, hasFields := fieldsOf(live)
+	after, bothHave := fieldsOf(desired)
+	if !hasFields || !bothHave {
+		if !reflect.DeepEqual(live, desired) {
+			visit(strings.TrimPrefix(field, "."), live, desired)
 		}
+		return
 	}
-	normalized, err := json.Marshal(content)
-	return document{content, normalized}, err
+	names := slices.AppendSeq(slices.Collect(maps.Keys(before)), maps.Keys(after))
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		l, d := before[name], after[name]
+		if isMeta := name == ".labels" || name == ".annotations"; isMeta && l == nil {
+			l = map[string]any{} // So the difference of one annotation is the same whether or not another client adds one.
+		}
+		walk(field+name, l, d, visit)
+	}
 }
 
-func (d document) patchTo(other document) ([]jsonpatch.Operation, error) {
-	return createPatch(d.encoded, other.encoded)
-}
-
-func createPatch(before, after []byte) ([]jsonpatch.Operation, error) {
-	operations, err := jsonpatch.CreatePatch(before, after)
-	if err != nil {
-		return nil, fmt.Errorf("compare a child with its desired state: %w", err)
+// fieldsOf returns the values in a map or a list by what they add to the name of the field. An item of a list that has a
+// name is named by it.
+func fieldsOf(value any) (fields map[string]any, found bool) {
+	fields = map[string]any{}
+	switch v := value.(type) {
+	case map[string]any:
+		for key, value := range v {
+			name := "." + key
+			if strings.ContainsAny(key, "./") {
+				name = "[" + key + "]"
+			}
+			fields[name] = value
+		}
+	case []any:
+		for i, item := range v {
+			name := fmt.Sprintf("[%d]", i)
+			if object, is := item.(map[string]any); is && object["name"] != nil {
+				name = fmt.Sprintf("[%v]", object["name"])
+			}
+			fields[name] = item
+		}
+	default:
+		return nil, false
 	}
-	return operations, nil
+	return fields, true
 }
 
 // LockedPatch returns a JSON patch (RFC 6902) that turns the live child into the desired one, and
@@ -158,9 +139,9 @@ func LockedPatch(live, desired Object) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode the desired child: %w", err)
 	}
-	operations, err := createPatch(before, after)
+	operations, err := jsonpatch.CreatePatch(before, after)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("compare the live child with the desired: %w", err)
 	}
 	sameVersion := jsonpatch.NewOperation("test", "/metadata/resourceVersion", live.GetResourceVersion())
 	return json.Marshal(slices.Insert(operations, 0, sameVersion))
@@ -173,40 +154,4 @@ func (d Difference) Overridden(kind string) *echov1.OverriddenChild {
 		record.Fields = append(record.Fields, strings.ToValidUTF8(field[:min(len(field), maxFieldLength)], ""))
 	}
 	return record
-}
-
-var pointerDecoder = strings.NewReplacer("~1", "/", "~0", "~")
-
-// fieldName formats a JSON pointer (RFC 6901) into a document as Kubernetes formats a field, for
-// example "spec.containers[echo].image". An item of a list that has a name is named by it.
-func fieldName(document any, pointer string) string {
-	var name strings.Builder
-	for part := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
-		part = pointerDecoder.Replace(part)
-		switch value := document.(type) {
-		case []any:
-			document = nil
-			if i, err := strconv.Atoi(part); err == nil && i < len(value) {
-				document = value[i]
-				if item, is := value[i].(map[string]any); is && item["name"] != nil {
-					part = fmt.Sprint(item["name"])
-				}
-			}
-			name.WriteString("[" + part + "]")
-			continue
-		case map[string]any:
-			document = value[part]
-		default:
-			document = nil
-		}
-		switch {
-		case strings.ContainsAny(part, "./"):
-			name.WriteString("[" + part + "]")
-		case name.Len() == 0:
-			name.WriteString(part)
-		default:
-			name.WriteString("." + part)
-		}
-	}
-	return name.String()
 }

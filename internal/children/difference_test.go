@@ -10,21 +10,34 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestFieldNameFormatsAPointerAsKubernetesFormatsAField(t *testing.T) {
-	var document any
-	if err := json.Unmarshal([]byte(`{"spec":{"containers":[{"name":"sidecar"},{"name":"echo","args":["a"]}],"list":["x"]},"metadata":{"labels":{"kkloud.io/echo":"a"}}}`), &document); err != nil {
-		t.Fatal(err)
+func TestWalkVisitsTheFieldsThatDiffer(t *testing.T) {
+	decode := func(text string) (value any) {
+		if err := json.Unmarshal([]byte(text), &value); err != nil {
+			t.Fatal(err)
+		}
+		return value
 	}
-	for pointer, want := range map[string]string{
-		"/spec/containers/1/image":         "spec.containers[echo].image",
-		"/spec/containers/1/args/0":        "spec.containers[echo].args[0]",
-		"/spec/containers/7":               "spec.containers[7]",
-		"/spec/list/0":                     "spec.list[0]",
-		"/metadata/labels/kkloud.io~1echo": "metadata.labels[kkloud.io/echo]",
-		"/metadata/annotations/a.b":        "metadata.annotations[a.b]",
+	for name, test := range map[string]struct {
+		live, desired string
+		want          []string
+	}{
+		"nothing":                {`{"a":[{"b":1}]}`, `{"a":[{"b":1}]}`, nil},
+		"a field of an item":     {`{"c":[{"name":"x"},{"name":"echo","image":"a"}]}`, `{"c":[{"name":"echo","image":"b"},{"name":"x"}]}`, []string{"c[echo].image"}},
+		"an item without name":   {`{"c":[{"args":["a","b"]}]}`, `{"c":[{"args":["a","c"]}]}`, []string{"c[0].args[1]"}},
+		"a missing item":         {`{"c":[]}`, `{"c":[{"name":"echo"}]}`, []string{"c[echo]"}},
+		"an additional item":     {`{"c":["a","b"]}`, `{"c":["a"]}`, []string{"c[1]"}},
+		"a key with a slash":     {`{"metadata":{"labels":{"kkloud.io/echo":"a"}}}`, `{"metadata":{"labels":{"kkloud.io/echo":"b"}}}`, []string{"metadata.labels[kkloud.io/echo]"}},
+		"the first annotation":   {`{"metadata":{}}`, `{"metadata":{"annotations":{"a":"b"}}}`, []string{"metadata.annotations.a"}},
+		"a missing object":       {`{"spec":{}}`, `{"spec":{"affinity":{"a":{}}}}`, []string{"spec.affinity"}},
+		"another type":           {`{"spec":{"port":1}}`, `{"spec":{"port":"http"}}`, []string{"spec.port"}},
+		"two fields, in order":   {`{"b":1,"a":1}`, `{"b":2,"a":2}`, []string{"a", "b"}},
+		"a list for an object":   {`{"a":{}}`, `{"a":[1]}`, []string{"a[0]"}},
+		"null and a missing one": {`{"a":null}`, `{}`, nil},
 	} {
-		if got := fieldName(document, pointer); got != want {
-			t.Errorf("fieldName(%s) = %s, want %s", pointer, got, want)
+		var got []string
+		walk("", decode(test.live), decode(test.desired), func(field string, _, _ any) { got = append(got, field) })
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: fields = %v, want %v", name, got, test.want)
 		}
 	}
 }
@@ -70,8 +83,8 @@ func TestCompareNamesFieldsAndHashesLiveAndDesiredValues(t *testing.T) {
 	renamed, both := deployment("own", "x"), deployment("own", "x")
 	renamed.Spec.Template.Spec.Containers = []corev1.Container{{Name: "renamed", Image: "own", Args: []string{"x"}}}
 	both.Spec.Template.Spec.Containers = []corev1.Container{{Name: "echo", Image: "own", Args: []string{"x"}}, renamed.Spec.Template.Spec.Containers[0]}
-	if renaming := check(renamed, both); !slices.Contains(renaming.ResponseFields, "spec.template.spec.containers[echo].name") {
-		t.Errorf("a renamed container: fields %v, that determine the response %v, want its name", renaming.Fields, renaming.ResponseFields)
+	if renaming := check(renamed, both); !slices.Contains(renaming.ResponseFields, "spec.template.spec.containers[echo]") {
+		t.Errorf("a renamed container: fields %v, that determine the response %v, want it", renaming.Fields, renaming.ResponseFields)
 	}
 }
 

@@ -31,12 +31,6 @@ func FuzzMutate(f *testing.F) {
 		again.mutate(echo)
 		equal(t, again, want)
 
-		shared := want.deepCopy()
-		for _, object := range shared {
-			Share(object)
-		}
-		equal(t, shared, want)
-
 		edited := desiredState(before)
 		edited.mutate(echo)
 		equal(t, edited, want)

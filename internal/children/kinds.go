@@ -58,8 +58,8 @@ func (k Kind) ChildName(echo *echov1.Echo) string {
 	return Name(echo)
 }
 
-// DifferentObjectKinds returns the kinds without those whose kind of object an earlier one has.
-func DifferentObjectKinds() (different []Kind) {
+// WatchedKinds returns the kinds without those whose kind of object an earlier one has.
+func WatchedKinds() (different []Kind) {
 	for _, kind := range Kinds {
 		if !slices.ContainsFunc(different, func(other Kind) bool { return other.Resource == kind.Resource }) {
 			different = append(different, kind)
@@ -82,7 +82,8 @@ func OptionalKind() Kind {
 // +kubebuilder:rbac:groups=gateway.networking.k8s.io,resources=httproutes,verbs=get;list;watch;create;patch;delete
 
 // Kinds lists the kinds that an Echo owns, in the order in which the operator writes them. The
-// Service comes first, so that the first ready pod is reachable immediately.
+// Service comes first, so that the first ready pod is reachable immediately, and the budget before the Deployment, whose
+// replicas tell whether there may be one.
 var Kinds = []Kind{
 	{
 		Name:       "Service",
@@ -97,6 +98,17 @@ var Kinds = []Kind{
 			"spec.type",
 		},
 		Mutate: func(o Object, echo *echov1.Echo, _ Inputs) { Service(o.(*corev1.Service), echo) },
+	},
+	{
+		Name:       "PodDisruptionBudget",
+		ObjectKind: "PodDisruptionBudget",
+		Resource:   policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets"),
+		New:        func() Object { return &policyv1.PodDisruptionBudget{} },
+		Wanted:     WantsPodDisruptionBudget,
+		Mutate: func(o Object, echo *echov1.Echo, _ Inputs) {
+			PodDisruptionBudget(o.(*policyv1.PodDisruptionBudget), echo)
+		},
+		Conditional: true,
 	},
 	{
 		Name:       "Deployment",
@@ -117,17 +129,6 @@ var Kinds = []Kind{
 		Mutate: func(o Object, echo *echov1.Echo, in Inputs) {
 			Deployment(o.(*appsv1.Deployment), echo, in.ServerImage)
 		},
-	},
-	{
-		Name:       "PodDisruptionBudget",
-		ObjectKind: "PodDisruptionBudget",
-		Resource:   policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets"),
-		New:        func() Object { return &policyv1.PodDisruptionBudget{} },
-		Wanted:     WantsPodDisruptionBudget,
-		Mutate: func(o Object, echo *echov1.Echo, _ Inputs) {
-			PodDisruptionBudget(o.(*policyv1.PodDisruptionBudget), echo)
-		},
-		Conditional: true,
 	},
 	{
 		Name:           "VerifierDeployment",

@@ -53,7 +53,7 @@ func TestKindsHaveDifferentNames(t *testing.T) {
 		}
 		names[kind.Name], objects[object] = true, true
 	}
-	if got, want := len(DifferentObjectKinds()), len(Kinds)-1; got != want { // Deployments are servers and verifiers.
+	if got, want := len(WatchedKinds()), len(Kinds)-1; got != want { // Deployments are servers and verifiers.
 		t.Errorf("there are %d different kinds of objects, want %d", got, want)
 	}
 }

@@ -33,8 +33,12 @@ const EchoLabel = "kkloud.io/echo"
 // operator last wrote the child.
 const generationAnnotation = "kkloud.io/echo-generation"
 
-// SetGeneration records on a child for which generation of its Echo it is written.
-func SetGeneration(child metav1.Object, generation int64) {
+// RetryAnnotation contains, on a Deployment, when the operator last had the pods created again for which a quota had no
+// room.
+const RetryAnnotation = "kkloud.io/retried-pods-at"
+
+// SetEchoGeneration records on a child for which generation of its Echo it is written.
+func SetEchoGeneration(child metav1.Object, generation int64) {
 	annotations := child.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
@@ -43,9 +47,9 @@ func SetGeneration(child metav1.Object, generation int64) {
 	child.SetAnnotations(annotations)
 }
 
-// Generation returns for which generation of its Echo the child was last written, or 0 if the
+// EchoGeneration returns for which generation of its Echo the child was last written, or 0 if the
 // child has no valid annotation.
-func Generation(child metav1.Object) int64 {
+func EchoGeneration(child metav1.Object) int64 {
 	generation, err := strconv.ParseInt(child.GetAnnotations()[generationAnnotation], 10, 64)
 	if err != nil {
 		return 0
@@ -57,7 +61,7 @@ func Generation(child metav1.Object) int64 {
 // an Echo of this name. Without a controller, it was restored from a backup or orphaned on purpose.
 func IsOrphan(object metav1.Object, echo *echov1.Echo) bool {
 	labels := object.GetLabels()
-	return metav1.GetControllerOf(object) == nil && Generation(object) > 0 &&
+	return metav1.GetControllerOf(object) == nil && EchoGeneration(object) > 0 &&
 		labels[ManagedByLabel] == ManagedBy && labels[EchoLabel] == echo.Name
 }
 

@@ -10,14 +10,14 @@ func TestGenerationIsZeroWithoutAValidAnnotation(t *testing.T) {
 	object := &metav1.ObjectMeta{}
 	for _, want := range []int64{0, 7} {
 		if want > 0 {
-			SetGeneration(object, want)
+			SetEchoGeneration(object, want)
 		}
-		if got := Generation(object); got != want {
+		if got := EchoGeneration(object); got != want {
 			t.Errorf("Generation = %d, want %d", got, want)
 		}
 	}
 	object.Annotations[generationAnnotation] = "seven"
-	if got := Generation(object); got != 0 {
+	if got := EchoGeneration(object); got != 0 {
 		t.Errorf("Generation = %d for the annotation seven, want 0", got)
 	}
 }
@@ -40,7 +40,7 @@ func TestOrphanHasTheLabelsAndTheGenerationButNoController(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for kind, object := range desiredState(echo) {
 				object.SetOwnerReferences(nil)
-				SetGeneration(object, 3)
+				SetEchoGeneration(object, 3)
 				c.edit(object)
 				if got := IsOrphan(object, echo); got != c.want {
 					t.Errorf("IsOrphan(%s) = %t, want %t", kind, got, c.want)

@@ -167,9 +167,7 @@ func mutateVerifierContainer(container *corev1.Container, l layer, echo *echov1.
 	container.ImagePullPolicy = corev1.PullIfNotPresent
 	container.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
 	container.Command, container.Args = nil, l.args(echo, in)
-	port := ensureItem(&container.Ports, corev1.ContainerPort{Name: l.portName(), ContainerPort: l.port},
-		func(p corev1.ContainerPort) bool { return p.Name == l.portName() })
-	port.ContainerPort, port.Protocol, port.HostPort, port.HostIP = l.port, corev1.ProtocolTCP, 0, ""
+	mutatePort(&container.Ports, l.portName(), l.port)
 	setResources(container, ptr.Deref(echo.Spec.Verify, echov1.Verify{}).Resources, defaultVerifierResources)
 	mutateContainerSecurity(ensure(&container.SecurityContext))
 	container.LivenessProbe = nil

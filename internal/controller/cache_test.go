@@ -18,7 +18,7 @@ import (
 // cached returns the object as the cache keeps it.
 func cached[object client.Object](t *testing.T, live object) object {
 	t.Helper()
-	for kind, options := range informers.CacheOptions(informers.NewNamespaces(nil), informers.NewOptional(0)).ByObject {
+	for kind, options := range informers.CacheOptions(nil, informers.NewOptional(0)).ByObject {
 		if reflect.TypeOf(kind) == reflect.TypeOf(live) {
 			kept, err := options.Transform(live.DeepCopyObject())
 			if err != nil {

@@ -3,372 +3,194 @@ package controller
 import (
 	"context"
 	"errors"
-	"strings"
+	"fmt"
+	"slices"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
-	"github.com/kkloud-io/echo-operator/internal/informers"
+	"github.com/kkloud-io/echo-operator/internal/status"
 )
 
-// unwatchedRecheck is when to read a child again that the watch does not report, because it lacks the operator's label.
-const unwatchedRecheck = 5 * time.Second
+// child is one child in a reconciliation: what was found, and what the status reports about it.
+type child struct {
+	*reconciliation
+	kind     children.Kind
+	isWanted bool
 
-// reconcileChild brings one child to its desired state with at most one write. It returns an
-// error if the API server did not respond, or if the cache lags behind.
-func (rec *reconciliation) reconcileChild(ctx context.Context, kind children.Kind) (outcome, error) {
-	if rec.readOnly {
-		return rec.observeChild(ctx, kind)
-	}
-	live, err := rec.find(ctx, kind, rec.wants(kind))
-	switch {
-	case err != nil:
-		return outcome{}, err
-	case live != nil:
-		return rec.reconcileLive(ctx, kind, live)
-	case rec.wants(kind):
-		return rec.create(ctx, kind)
-	default:
-		return outcome{}, nil
-	}
+	// object is the child as the API server last returned it. It is nil if the Echo controls none, or the child is being
+	// deleted.
+	object client.Object
+	// failure is why the child does not have its desired state.
+	failure *status.Failure
+	// overridden holds the fields that admission changed, where the operator accepted the result.
+	overridden *echov1.OverriddenChild
+	// waiting is what the child waits for, without a failure.
+	waiting string
+	// terminating describes a child that is being deleted, and that the Echo wants.
+	terminating string
 }
 
-// reconcileLive is reconcileChild for an object that exists.
-func (rec *reconciliation) reconcileLive(ctx context.Context, kind children.Kind, live client.Object) (result outcome, err error) {
-	// An orphan gets its owner reference with its desired state.
-	owned := metav1.IsControlledBy(live, rec.echo) || children.IsOrphan(live, rec.echo)
-	switch {
-	case !owned && !rec.wants(kind):
-		return outcome{}, nil
-	case !owned:
-		return rec.notControlled(kind, live), nil
-	case !live.GetDeletionTimestamp().IsZero():
-		result.terminating = deletion(kind, live, "") // The event of its end requeues the Echo.
-	case rec.wants(kind):
-		result, err = rec.update(ctx, kind, live)
-	default:
-		return rec.remove(ctx, kind, live)
-	}
-	if isWatched := live.GetLabels()[children.ManagedByLabel] == children.ManagedBy; !isWatched {
-		result.recheck = earliest(result.recheck, unwatchedRecheck)
-	}
-	return result, err
+// child returns the child of a kind. An administrator has to allow a verifier on every node.
+func (rec *reconciliation) child(kind children.Kind) *child {
+	isAllowed := rec.AllowEveryNodeVerification || !kind.Verifier || !children.WantsVerifierDaemonSet(rec.echo)
+	return &child{reconciliation: rec, kind: kind, isWanted: isAllowed && kind.Wanted(rec.echo)}
 }
 
-// observeChild returns the child without changing it.
-func (rec *reconciliation) observeChild(ctx context.Context, kind children.Kind) (outcome, error) {
-	live, err := rec.find(ctx, kind, false)
-	if err != nil {
-		return outcome{}, err
-	}
-	exists := live != nil && metav1.IsControlledBy(live, rec.echo) && live.GetDeletionTimestamp() == nil
-	if !exists {
-		return outcome{}, nil
-	}
-	return outcome{object: live}, nil
-}
-
-// find returns the object with the name of the child, or nil. The cache contains only objects
-// with the operator's label, and only stubs of those that are not children or too large. So an object that is
-// missing there, or that the Echo does not seem to control, is read from the API server if the Echo is to have it.
-func (rec *reconciliation) find(ctx context.Context, kind children.Kind, isToExist bool) (client.Object, error) {
-	object := client.Object(kind.New())
-	err := rec.Client.Get(ctx, client.ObjectKey{Namespace: rec.echo.Namespace, Name: kind.ChildName(rec.echo)}, object)
-	switch {
-	case apierrors.IsNotFound(err):
-		return rec.findUncached(ctx, kind, isToExist)
-	case err != nil:
-		return nil, err
-	}
-	isControlled := metav1.IsControlledBy(object, rec.echo)
-	isComplete := isControlled && !informers.IsStub(object)
-	mayBeChild := isControlled || isToExist
-	switch {
-	case isComplete:
-		return object, nil
-	case mayBeChild:
-		return rec.readLive(ctx, kind)
-	default:
-		return nil, nil
-	}
-}
-
-// findUncached is find for a child that the cache lacks.
-func (rec *reconciliation) findUncached(ctx context.Context, kind children.Kind, isToExist bool) (client.Object, error) {
-	if !isToExist {
-		if rec.readOnly || rec.wants(kind) || !rec.mayBeLeft(kind) {
-			return nil, nil
+// reconcileChildren reconciles every child, also after the rejection of another one. Rejections become part of the
+// observation. It returns all other errors. The kinds are in the order of their dependencies: a verifier depends on
+// the Deployment and on the Service.
+func (rec *reconciliation) reconcileChildren(ctx context.Context) error {
+	var failed []error
+	for _, kind := range children.Kinds {
+		err := rec.child(kind).reconcileAndReport(ctx)
+		if errors.Is(err, errStaleEcho) {
+			return err // The other children would be written for the same stale Echo.
 		}
-		return rec.readLive(ctx, kind) // Somebody may have changed the label by which the cache selects.
+		if err != nil {
+			failed = append(failed, fmt.Errorf("reconcile %s: %w", kind.Name, err))
+		}
 	}
-	mayExist := rec.previouslyReconciled(kind) || rec.hasUnwrittenStatus()
-	if !mayExist {
-		return nil, nil // Creating the child shows whether it exists.
-	}
-	object, err := rec.readLive(ctx, kind)
-	if object == nil && err == nil {
-		err = rec.checkNewest(ctx) // The child may have been deleted together with its Echo.
-	}
-	return object, err
+	return join(failed)
 }
 
-// readLive reads the child from the API server. It returns nil if there is none.
-func (rec *reconciliation) readLive(ctx context.Context, kind children.Kind) (client.Object, error) {
-	object := client.Object(kind.New())
-	err := rec.APIReader.Get(ctx, client.ObjectKey{Namespace: rec.echo.Namespace, Name: kind.ChildName(rec.echo)}, object)
-	if err != nil {
-		return nil, client.IgnoreNotFound(err)
+// join joins errors. One of the API server has its own back-off, which a cache that lags does not hide.
+func join(failed []error) error {
+	if others := slices.DeleteFunc(slices.Clone(failed), isStale); len(others) > 0 {
+		return errors.Join(others...)
 	}
-	return object, nil
+	return errors.Join(failed...)
 }
 
-// mayBeLeft reports whether an earlier spec may have left a child that is no longer wanted. The status says so until it
-// is written without the child: before that, the operator deletes the child, or the status reports why it cannot.
-func (rec *reconciliation) mayBeLeft(kind children.Kind) bool {
-	reported := rec.echo.Status
-	degraded := meta.FindStatusCondition(reported.Conditions, echov1.ConditionDegraded)
-	isRejected := degraded != nil && degraded.Reason == echov1.ReasonRejected
-	isNotAllowed := kind.Wanted(rec.echo) // But not by the administrator.
-	isOutdated := reported.ObservedGeneration != rec.echo.Generation || isNotAllowed
+// reconcileAndReport adds to the observation what the status depends on.
+func (c *child) reconcileAndReport(ctx context.Context) (err error) {
 	switch {
-	case isRejected, !isOutdated:
-		return isRejected
-	case kind.OptionalAPI:
-		return isRouted(rec.echo)
-	case kind.Verifier:
-		return mayBeVerified(rec.echo)
+	case c.kind.OptionalAPI:
+		err = c.reconcileRoute(ctx)
+	case c.kind.Verifier:
+		err = c.reconcileVerifier(ctx)
 	default:
-		return hadReplicas(rec.echo)
+		err = c.reconcile(ctx)
+		if c.waiting == "" && !c.kind.Conditional {
+			c.waiting = c.terminating
+		}
+	}
+	if c.failure != nil {
+		c.observed.Rejected = append(c.observed.Rejected, *c.failure)
+	}
+	if c.overridden != nil {
+		c.observed.Overridden = append(c.observed.Overridden, *c.overridden)
+	}
+	if c.waiting != "" {
+		c.observed.Waiting = append(c.observed.Waiting, c.waiting)
+	}
+	switch object := c.object.(type) {
+	case *appsv1.Deployment:
+		if !c.kind.Verifier {
+			c.observed.Deployment = object
+		}
+	case *corev1.Service:
+		c.observeService(object)
+	}
+	return err
+}
+
+// unwatchedPeriod is when to read a child again that the watch does not report, because it lacks the operator's label.
+const unwatchedPeriod = 5 * time.Second
+
+// reconcile brings the child to its desired state with at most one write. It returns an error if the API server did not
+// respond, or if the cache lags behind.
+func (c *child) reconcile(ctx context.Context) error {
+	if c.readOnly {
+		return c.observe(ctx)
+	}
+	live, err := c.find(ctx, c.isWanted)
+	switch {
+	case err != nil:
+		return err
+	case live != nil:
+		err = c.reconcileLive(ctx, live)
+	case c.isWanted:
+		err = c.create(ctx)
+	}
+	if c.isWanted {
+		c.reportRepeatedDrift()
+	}
+	return err
+}
+
+// reconcileLive is reconcile for an object that exists.
+func (c *child) reconcileLive(ctx context.Context, live client.Object) error {
+	// An orphan gets its owner reference with its desired state.
+	isOwned := metav1.IsControlledBy(live, c.echo) || children.IsOrphan(live, c.echo)
+	isWatched := live.GetLabels()[children.ManagedByLabel] == children.ManagedBy
+	if isOwned && !isWatched {
+		c.requeue(unwatchedPeriod)
+	}
+	switch {
+	case !isOwned && !c.isWanted:
+		return nil
+	case !isOwned:
+		c.reportOwner(live)
+		return nil
+	case !live.GetDeletionTimestamp().IsZero():
+		c.terminating = deletion(c.kind, live, "") // The event of its end requeues the Echo.
+		return nil
+	case c.isWanted:
+		return c.update(ctx, live)
+	default:
+		return c.remove(ctx, live)
 	}
 }
 
-// hadReplicas reports whether the Echo had more than one replica when its status was written.
-func hadReplicas(echo *echov1.Echo) bool {
-	_, replicas, _ := strings.Cut(echo.Status.Ready, "/")
-	return replicas != "" && replicas != "1"
-}
-
-// previouslyReconciled reports whether the status was written after the child had been created.
-func (rec *reconciliation) previouslyReconciled(kind children.Kind) bool {
-	if kind.Verifier && !mayBeVerified(rec.echo) {
-		return false
+// observe finds the child without changing it.
+func (c *child) observe(ctx context.Context) error {
+	live, err := c.find(ctx, false)
+	if live != nil && metav1.IsControlledBy(live, c.echo) && live.GetDeletionTimestamp() == nil {
+		c.object = live
 	}
-	observed := rec.echo.Status.ObservedGeneration
-	hasNewestStatus := observed == rec.echo.Generation
-	hasEveryChildOfTheKind := !kind.Conditional && observed > 0
-	return hasNewestStatus || hasEveryChildOfTheKind
+	return err
 }
 
-// hasUnwrittenStatus reports whether a write of the status failed recently, for example because the Echo no longer
-// exists. Then the operator may have created the child, although the status does not say so.
-func (rec *reconciliation) hasUnwrittenStatus() bool {
-	return rec.backoff.HasFailed(unwrittenStatus(rec.echo))
-}
+// serviceLag is how long a node may take to apply a change of the Service: kube-proxy collects changes for a second.
+const serviceLag = 2 * time.Second
 
-// mayBeVerified reports whether a verifier may have existed when the status was written.
-func mayBeVerified(echo *echov1.Echo) bool {
-	verified := meta.FindStatusCondition(echo.Status.Conditions, echov1.ConditionVerified)
-	return verified != nil && verified.Reason != echov1.ReasonRollingOut && verified.Reason != echov1.ReasonEveryNodeNotAllowed
-}
-
-// errStaleEcho reports that the Echo in the cache has since been changed or deleted.
-var errStaleEcho = errors.New("the cache lags behind the Echo")
-
-// checkNewest reads the Echo from the API server, and returns errStaleEcho if the cached Echo is
-// out of date. It is called only if a child indicates that.
-func (rec *reconciliation) checkNewest(ctx context.Context) error {
-	var newest echov1.Echo
-	err := rec.APIReader.Get(ctx, client.ObjectKeyFromObject(rec.echo), &newest)
-	if apierrors.IsNotFound(err) {
-		return errStaleEcho
+func (c *child) observeService(service *corev1.Service) {
+	c.observed.Service, c.inputs.ClusterIPs = service, service.Spec.ClusterIPs
+	if lag := time.Until(c.memory.serviceChanged.Add(serviceLag)); lag > 0 {
+		c.observed.Waiting = append(c.observed.Waiting, "Service: the nodes apply the change")
+		c.requeue(lag)
 	}
-	if err != nil {
+}
+
+// reconcileVerifier reconciles a verifier, once the newest spec is rolled out: so every result of the newest verifier is
+// about that spec.
+func (c *child) reconcileVerifier(ctx context.Context) (err error) {
+	isOutdated := c.isWanted && !c.canVerify()
+	if isOutdated {
+		err = c.observe(ctx)
+	} else {
+		err = c.reconcile(ctx)
+	}
+	if !c.kind.Wanted(c.echo) {
 		return err
 	}
-	isNewest := newest.UID == rec.echo.UID && newest.Generation == rec.echo.Generation && newest.DeletionTimestamp == nil
-	if !isNewest {
-		return errStaleEcho
+	verification := &status.Verification{Failure: c.failure, NotAllowed: !c.isWanted, Outdated: isOutdated, Waiting: c.terminating}
+	switch object := c.object.(type) {
+	case *appsv1.Deployment:
+		verification.Deployment = object
+	case *appsv1.DaemonSet:
+		verification.DaemonSet = object
 	}
-	return nil
+	c.observed.Verification = verification
+	return err
 }
 
-// checkNotNewer returns an error if the child was already written for a newer generation than
-// that of the cached Echo: a write would revert the child. Other clients can change the
-// annotation, so checkNewest decides.
-func (rec *reconciliation) checkNotNewer(ctx context.Context, live client.Object) error {
-	if children.Generation(live) <= rec.echo.Generation {
-		return nil
-	}
-	return rec.checkNewest(ctx)
-}
-
-// recreation is the correction that creates a child that was deleted.
-const recreation = "recreation"
-
-// create creates the child, or reconciles it if it exists.
-func (rec *reconciliation) create(ctx context.Context, kind children.Kind) (outcome, error) {
-	correction := ""
-	if mayBeRecreation := rec.echo.Status.ObservedGeneration > 0 || rec.hasUnwrittenStatus(); mayBeRecreation {
-		correction = recreation
-	}
-	if paused, failure := rec.paused(kind, correction); paused > 0 {
-		return outcome{failure: failure, recheck: paused}, nil
-	}
-	object := client.Object(kind.New())
-	object.SetNamespace(rec.echo.Namespace)
-	object.SetName(kind.ChildName(rec.echo))
-	kind.Mutate(object, rec.echo, rec.inputs)
-	children.SetGeneration(object, rec.echo.Generation)
-	start := time.Now()
-	if err := rec.Client.Create(ctx, object); err != nil {
-		took := time.Since(start)
-		existing, readErr := rec.readLive(ctx, kind) // Admission may reject the creation of an object that exists.
-		switch {
-		case readErr != nil:
-			return outcome{}, readErr
-		case existing != nil:
-			return rec.reconcileLive(ctx, kind, existing)
-		default:
-			return rec.rejected(kind, err, took)
-		}
-	}
-	rec.expectEvent(kind, object, "")
-	log.FromContext(ctx).Info("Created "+kind.Name, "child", object.GetName())
-	isRepair := rec.previouslyReconciled(kind) && !meta.IsStatusConditionTrue(rec.echo.Status.Conditions, echov1.ConditionDegraded)
-	if isRepair {
-		rec.Metrics.CountCorrection(kind.Name)
-	}
-	return rec.written(kind, object, correction)
-}
-
-func (rec *reconciliation) expectEvent(kind children.Kind, written client.Object, basedOn string) {
-	rec.expectations.Expect(client.ObjectKeyFromObject(rec.echo), kind.ObjectKind, written, basedOn)
-}
-
-// drift is what somebody else has changed since the operator wrote the child for this generation of the Echo.
-type drift struct {
-	isDrift bool
-	// correction names the fields.
-	correction string
-	// isAccepted is true if the operator has accepted exactly this change, by admission, for this generation.
-	isAccepted bool
-}
-
-func (rec *reconciliation) driftOf(kind children.Kind, live, desired client.Object) (d drift, err error) {
-	accepted := rec.accepted(kind)
-	isAcceptedNow := accepted != nil && rec.echo.Status.ObservedGeneration == rec.echo.Generation
-	d.isDrift = isAcceptedNow || children.Generation(live) == rec.echo.Generation
-	if !d.isDrift {
-		return d, nil
-	}
-	compared, err := children.Compare(kind, live, desired)
-	d.correction = strings.Join(compared.Fields, ", ")
-	d.isAccepted = isAcceptedNow && accepted.Hash == compared.Hash
-	return d, err
-}
-
-// accepted returns the record of accepted changes of the child in the Echo's status, or nil.
-func (rec *reconciliation) accepted(kind children.Kind) *echov1.OverriddenChild {
-	for i := range rec.echo.Status.Overridden {
-		if record := &rec.echo.Status.Overridden[i]; record.Kind == kind.Name {
-			return record
-		}
-	}
-	return nil
-}
-
-// update writes the child if it differs from its desired state, unless the operator has accepted the difference, or
-// has to wait.
-func (rec *reconciliation) update(ctx context.Context, kind children.Kind, live client.Object) (outcome, error) {
-	desired, changed := children.Desired(kind, live, rec.echo, rec.inputs)
-	if !changed {
-		return outcome{object: live}, nil
-	}
-	unwritten := outcome{object: live, overridden: rec.accepted(kind)}
-	drift, err := rec.driftOf(kind, live, desired)
-	if err != nil || drift.isAccepted {
-		return unwritten, err
-	}
-	if paused, failure := rec.paused(kind, drift.correction); paused > 0 {
-		unwritten.failure, unwritten.recheck = failure, paused
-		mayServeAnotherResponse := drift.correction != "" && !kind.Conditional
-		if failure == nil && mayServeAnotherResponse {
-			unwritten.waiting = kind.Name + ": the operator pauses before it reverts an external change of " + drift.correction
-		}
-		return unwritten, nil
-	}
-	if err := rec.checkNotNewer(ctx, live); err != nil {
-		return unwritten, err
-	}
-	return rec.patch(ctx, kind, live, desired, drift)
-}
-
-// patch writes the difference between the live child and its desired state, based on the version that was read.
-// If the write is rejected, the child keeps the live object.
-func (rec *reconciliation) patch(ctx context.Context, kind children.Kind, live, desired client.Object, drift drift) (outcome, error) {
-	children.SetGeneration(desired, rec.echo.Generation)
-	patch, err := children.LockedPatch(live, desired)
-	if err != nil {
-		return outcome{object: live}, err
-	}
-	object := live.DeepCopyObject().(client.Object)
-	start := time.Now()
-	if err := rec.Client.Patch(ctx, object, client.RawPatch(types.JSONPatchType, patch)); err != nil {
-		rejected, err := rec.rejectedUpdate(ctx, kind, live, err, time.Since(start))
-		rejected.object, rejected.overridden = live, rec.accepted(kind)
-		return rejected, err
-	}
-	rec.expectEvent(kind, object, live.GetResourceVersion())
-	log.FromContext(ctx).Info("Updated "+kind.Name, "child", live.GetName())
-	_, isService := object.(*corev1.Service)
-	switch {
-	case drift.isDrift:
-		rec.Metrics.CountCorrection(kind.Name)
-	case isService:
-		rec.serviceChanged()
-	}
-	return rec.written(kind, object, drift.correction)
-}
-
-// written compares the object that a write returned with its desired state. Admission would change
-// it again, so an immediate retry has no effect. A correction names the drift that was reverted.
-func (rec *reconciliation) written(kind children.Kind, object client.Object, correction string) (outcome, error) {
-	result := outcome{object: object}
-	if desired, changed := children.Desired(kind, object, rec.echo, rec.inputs); changed {
-		difference, err := children.Compare(kind, object, desired)
-		if err != nil {
-			return result, err
-		}
-		if len(difference.ResponseFields) > 0 {
-			return rec.mutatedByAdmission(kind, object, difference), nil
-		}
-		result.overridden = difference.Overridden(kind.Name)
-	}
-	rec.succeeded(kind, correction)
-	return result, nil
-}
-
-// remove deletes a child that is not wanted, in the version that was read.
-func (rec *reconciliation) remove(ctx context.Context, kind children.Kind, live client.Object) (outcome, error) {
-	if paused, failure := rec.paused(kind, ""); paused > 0 {
-		return outcome{failure: failure, recheck: paused}, nil
-	}
-	if err := rec.checkNotNewer(ctx, live); err != nil {
-		return outcome{}, err
-	}
-	uid, version := live.GetUID(), live.GetResourceVersion()
-	start := time.Now()
-	if err := rec.Client.Delete(ctx, live, client.Preconditions{UID: &uid, ResourceVersion: &version}); err != nil {
-		return rec.rejectedUpdate(ctx, kind, live, err, time.Since(start))
-	}
-	log.FromContext(ctx).Info("Deleted "+kind.Name, "child", live.GetName())
-	return outcome{}, nil
+func (rec *reconciliation) canVerify() bool {
+	return len(children.ClusterIPs(rec.inputs)) > 0 && status.Assess(rec.echo, rec.observed).IsUpdated()
 }

@@ -24,9 +24,9 @@ import (
 	"github.com/kkloud-io/echo-operator/internal/backoff"
 	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/internal/expectations"
-	"github.com/kkloud-io/echo-operator/internal/fairqueue"
 	"github.com/kkloud-io/echo-operator/internal/informers"
 	"github.com/kkloud-io/echo-operator/internal/metrics"
+	"github.com/kkloud-io/echo-operator/internal/queue"
 	"github.com/kkloud-io/echo-operator/internal/status"
 )
 
@@ -66,19 +66,18 @@ type EchoReconciler struct {
 	VerifierImage string
 	// AllowEveryNodeVerification allows verifiers on every node.
 	AllowEveryNodeVerification bool
-	// MaxConcurrentReconciles is the maximum number of Echoes that are reconciled concurrently.
+	// MaxConcurrentReconciles is the maximum number of Echoes of a namespace that are reconciled concurrently.
 	MaxConcurrentReconciles int
-	// Namespaces are the namespaces that the operator watches.
-	Namespaces *informers.Namespaces
 	// Optional is the kind of child that the cluster may not serve.
 	Optional *informers.Optional
 	// Metrics are the metrics that the reconciler updates.
 	Metrics *metrics.Metrics
 
-	// backoff has the pauses before writes that failed, or that were repeated, and what the status reports meanwhile.
-	backoff backoff.Backoff[status.Failure]
-	// expectations has the writes whose events have not arrived.
-	expectations expectations.Store
+	// memories is what earlier reconciliations of an Echo left.
+	memories memories
+	// versions holds the operator's own writes that the cache may lack.
+	versions expectations.Versions
+	seats    queue.Seats
 }
 
 // SetupWithManager registers the reconciler and its watches.
@@ -86,65 +85,85 @@ func (r *EchoReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager)
 	if err := informers.IndexPods(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	r.expectations.OwnerOf = echoOf
-	if err := mgr.Add(&r.expectations); err != nil {
-		return err
-	}
+	r.seats.PerNamespace = r.MaxConcurrentReconciles
 	b := ctrl.NewControllerManagedBy(mgr).
-		For(&echov1.Echo{}, builder.WithPredicates(r.expectations.Predicate(echoKind))).
-		WatchesRawSource(r.expectations.Source()).
-		WatchesRawSource(r.Namespaces).
+		For(&echov1.Echo{}, builder.WithPredicates(r.ignoreOwnWrites(echoKind))).
+		WatchesRawSource(&r.seats).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(echoOfPod), builder.WithPredicates(ignoreInitialList, podChanged)).
 		WithOptions(controller.Options{
-			MaxConcurrentReconciles: fairqueue.Workers(r.MaxConcurrentReconciles),
+			MaxConcurrentReconciles: queue.Namespaces * r.MaxConcurrentReconciles,
 			ReconciliationTimeout:   reconcileTimeout,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minRetry, backoff.Max),
-			NewQueue:                r.newQueue(ctx),
+			RateLimiter:             r.seats.RateLimiter(workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minRetry, backoff.Max)),
 		})
-	for _, kind := range children.DifferentObjectKinds() {
-		enqueueEcho, notOwnWrite := handler.EnqueueRequestsFromMapFunc(echoOfChild), r.expectations.Predicate(kind.ObjectKind)
+	for _, kind := range children.WatchedKinds() {
+		enqueueEcho, ignoreOwn := handler.EnqueueRequestsFromMapFunc(echoOfChild), r.ignoreOwnWrites(kind.ObjectKind)
 		if !kind.OptionalAPI {
-			b.Watches(kind.New(), enqueueEcho, builder.WithPredicates(ignoreInitialList, ignoreBudgetStatus, notOwnWrite))
+			b.Watches(kind.New(), enqueueEcho, builder.WithPredicates(ignoreInitialList, ignoreOwn, ignoreBudgetStatus))
 			continue
 		}
-		events := source.Informer{Handler: enqueueEcho, Predicates: []predicate.Predicate{notOwnWrite}}
-		if err := r.Optional.SetupWithManager(mgr, events, r.routedEchoes); err != nil {
-			return err
-		}
+		r.Optional.Events = source.Informer{Handler: enqueueEcho, Predicates: []predicate.Predicate{ignoreOwn}}
+		r.Optional.Users = r.routedEchoes
 		b.WatchesRawSource(r.Optional)
 	}
-	return b.Complete(reconcile.Func(r.reconcileRequest))
+	return b.Complete(r.seats.Limit(r, r.isNewOrEdited))
 }
 
-func (r *EchoReconciler) newQueue(ctx context.Context) func(string, workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
-	return func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
-		return fairqueue.New(fairqueue.Options[reconcile.Request]{
-			Name: name, RateLimiter: limiter, Seats: r.MaxConcurrentReconciles,
-			Namespace: func(request reconcile.Request) string { return request.Namespace },
-			Urgent:    func(request reconcile.Request) bool { return r.hasNewSpec(ctx, request.NamespacedName) },
-		})
-	}
+// LongestWait returns the longest time that a changed Echo waits for the others of its namespace.
+func (r *EchoReconciler) LongestWait() time.Duration { return r.seats.LongestWait() }
+
+// isNewOrEdited reports whether the spec of an Echo has not been reconciled.
+func (r *EchoReconciler) isNewOrEdited(ctx context.Context, request reconcile.Request) bool {
+	var cached echov1.Echo
+	err := r.Client.Get(ctx, request.NamespacedName, &cached, client.UnsafeDisableDeepCopy)
+	return err == nil && cached.Status.ObservedGeneration != cached.Generation
 }
 
-// reconcileRequest reconciles the Echo as the cache has it, if that is up to date.
-func (r *EchoReconciler) reconcileRequest(ctx context.Context, request reconcile.Request) (ctrl.Result, error) {
-	if r.Namespaces.Hold(request) {
-		return ctrl.Result{}, nil
-	}
-	if !r.expectations.Begin(request.NamespacedName) {
-		return ctrl.Result{}, nil
-	}
-	defer r.expectations.End(request.NamespacedName)
+// Reconcile reconciles the Echo as the cache has it, if that is up to date.
+func (r *EchoReconciler) Reconcile(ctx context.Context, request reconcile.Request) (ctrl.Result, error) {
 	var echo echov1.Echo
 	if err := r.Client.Get(ctx, request.NamespacedName, &echo); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	return r.Reconcile(ctx, &echo)
+	if r.versions.IsStale(echoKind, request.NamespacedName, &echo) {
+		return retry(errStaleEcho)
+	}
+	return r.reconcileEcho(ctx, &echo)
 }
 
-// Reconcile reconciles each child, computes the status from the observed state, and writes the
+// reconciliation is one reconciliation of an Echo.
+type reconciliation struct {
+	*EchoReconciler
+	echo   *echov1.Echo
+	memory *memory
+	inputs children.Inputs
+	// readOnly is true if no child is written: the garbage collector deletes them, or a write took long and failed.
+	// The status reports that failure before the next write, which may take long, too.
+	readOnly bool
+
+	// observed is what the status depends on.
+	observed status.Observation
+	// requeueAfter is when to reconcile again without an event. 0 means that events suffice.
+	requeueAfter time.Duration
+}
+
+func (r *EchoReconciler) newReconciliation(echo *echov1.Echo) *reconciliation {
+	isDeleted := !echo.DeletionTimestamp.IsZero()
+	return &reconciliation{
+		EchoReconciler: r, echo: echo, memory: r.memories.forGeneration(echo), readOnly: isDeleted,
+		inputs: children.Inputs{ServerImage: r.ServerImage, VerifierImage: r.VerifierImage},
+	}
+}
+
+// requeue reconciles the Echo again after some time, or earlier. 0 means that events suffice.
+func (rec *reconciliation) requeue(after time.Duration) {
+	if after > 0 && (rec.requeueAfter == 0 || after < rec.requeueAfter) {
+		rec.requeueAfter = after
+	}
+}
+
+// reconcileEcho reconciles each child, computes the status from the observed state, and writes the
 // status if it changed.
-func (r *EchoReconciler) Reconcile(ctx context.Context, echo *echov1.Echo) (ctrl.Result, error) {
+func (r *EchoReconciler) reconcileEcho(ctx context.Context, echo *echov1.Echo) (ctrl.Result, error) {
 	rec := r.newReconciliation(echo)
 	if err := rec.reconcileChildren(ctx); err != nil {
 		return retry(err)
@@ -152,17 +171,27 @@ func (r *EchoReconciler) Reconcile(ctx context.Context, echo *echov1.Echo) (ctrl
 	if err := rec.observePods(ctx); err != nil {
 		return retry(err)
 	}
-	next := withTransitionTimes(status.Of(echo, rec.observed), echo)
-	paused, err := r.writeStatus(ctx, echo, next)
-	if err != nil {
+	assessment := status.Assess(echo, rec.observed)
+	if assessment.WaitsForRoom() && !rec.readOnly {
+		rec.retryPods(ctx)
+	}
+	if assessment.NeedsNewestReplicaSet() {
+		newest, err := r.newestReplicaSet(ctx, rec.observed.Deployment)
+		if err != nil {
+			return retry(err)
+		}
+		assessment.NewestReplicaSet = newest
+	}
+	next, outdatedAfter := assessment.Status()
+	rec.requeue(outdatedAfter)
+	if err := rec.writeStatus(ctx, next); err != nil {
 		return retry(err)
 	}
-	seconds := time.Duration(status.Recheck(echo, rec.observed, next)) * time.Second
-	return ctrl.Result{RequeueAfter: earliest(rec.recheck, paused, seconds)}, nil
+	return ctrl.Result{RequeueAfter: rec.requeueAfter}, nil
 }
 
-// retry returns when to retry after an error. A rejection of a child is none: the status reports it, and package
-// backoff decides when the write is repeated.
+// retry returns when to retry after an error. It does not see rejections of children: the status reports them, and the
+// memory of the Echo decides when the write is repeated.
 //
 //	the namespace is being deleted      never
 //	the cache lags                      with the next event, or after staleRetry
@@ -171,10 +200,16 @@ func retry(err error) (ctrl.Result, error) {
 	switch {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return ctrl.Result{}, nil
-	case errors.Is(err, errStaleEcho), errors.Is(err, errStaleChild), errors.Is(err, informers.ErrNotYet), apierrors.IsConflict(err), apierrors.IsNotFound(err):
+	case isStale(err):
 		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	default:
 		// controller-runtime logs the error, and a webhook may have added user content to it.
 		return ctrl.Result{}, errors.New(status.Truncate(err.Error(), maxNote))
 	}
+}
+
+// isStale reports whether an error means that the cache lags behind the API server.
+func isStale(err error) bool {
+	return errors.Is(err, errStaleEcho) || errors.Is(err, errStaleChild) || errors.Is(err, informers.ErrNotYet) ||
+		apierrors.IsConflict(err) || apierrors.IsNotFound(err)
 }

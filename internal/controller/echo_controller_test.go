@@ -238,17 +238,6 @@ var _ = Describe("An Echo", func() {
 		Expect(requestsSince(since)).To(BeEmpty())
 	}, Entry("with two pods", twoPods), Entry("with every child", everyChild))
 
-	It("is urgent until its newest spec has been reconciled", func() {
-		stop := startOperator()
-		echo := createEcho(namespace, "hello")
-		expectReady(echo)
-		stop()
-		reader := &EchoReconciler{Client: admin}
-		Expect(reader.hasNewSpec(ctx, client.ObjectKeyFromObject(echo))).To(BeFalse())
-		edit(echo, func(s *echov1.EchoSpec) { s.Message = "changed" })
-		Expect(reader.hasNewSpec(ctx, client.ObjectKeyFromObject(echo))).To(BeTrue())
-	})
-
 	It("has its children garbage collected, also while the operator is not running", func() {
 		stop := startOperator()
 		echo := createEcho(namespace, "hello", everyChild)

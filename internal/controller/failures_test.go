@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -72,6 +73,20 @@ var _ = Describe("The status", func() {
 		echo := createEcho(namespace, "hello")
 		expectCondition(echo, echov1.ConditionReady, metav1.ConditionFalse, echov1.ReasonPodsRejected)
 		Expect(message(echo, echov1.ConditionReady)).To(ContainSubstring("exceeded quota: small"))
+	})
+
+	// The ReplicaSet controller backs off for minutes.
+	It("replaces pods under a quota with room for one as soon as the old ones make room, without a failure", func() {
+		echo := createEcho(namespace, "hello", func(s *echov1.EchoSpec) { s.Replicas = 4 })
+		expectReady(echo)
+		createQuota(namespace, corev1.ResourcePods, "5")
+		edit(echo, func(s *echov1.EchoSpec) { s.Message = "changed" })
+		start := time.Now()
+		expectCondition(echo, echov1.ConditionProgressing, metav1.ConditionTrue, echov1.ReasonRollingOut)
+		Eventually(func() string { return readyMessage(echo) }).Should(ContainSubstring("the others wait: "))
+		expectReady(echo)
+		Expect(time.Since(start)).To(BeNumerically("<", 45*time.Second))
+		Expect(eventsOf(echo)).NotTo(ContainElement(HavePrefix("Warning")))
 	})
 
 	It("reports a quota for Services with the message of the API server, and recovers after its deletion", func() {
@@ -141,13 +156,23 @@ func validate(namespace string, rule admissionregistrationv1.RuleWithOperations,
 // exhaustQuota creates a quota that allows no objects of the resource in the namespace.
 func exhaustQuota(namespace string, name corev1.ResourceName) *corev1.ResourceQuota {
 	GinkgoHelper()
+	return createQuota(namespace, name, "0")
+}
+
+func createQuota(namespace string, name corev1.ResourceName, hard string) *corev1.ResourceQuota {
+	GinkgoHelper()
 	quota := &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "small"},
-		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{name: resource.MustParse("0")}},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{name: resource.MustParse(hard)}},
 	}
 	Expect(admin.Create(ctx, quota)).To(Succeed())
 	Eventually(komega.Object(quota)).Should(HaveField("Status.Hard", Not(BeEmpty())))
 	return quota
+}
+
+func readyMessage(echo *echov1.Echo) string {
+	Expect(komega.Get(echo)()).To(Succeed())
+	return message(echo, echov1.ConditionReady)
 }
 
 // expectReadyReason waits two seconds until Ready has the reason.
@@ -184,7 +209,7 @@ var _ = Describe("A reconciliation", func() {
 			Metrics: metrics.New(prometheus.NewRegistry(), "test"),
 		}
 		Expect(admin.Get(ctx, client.ObjectKeyFromObject(echo), echo)).To(Succeed())
-		result, err := reconciler.Reconcile(ctx, echo)
+		result, err := reconciler.reconcileEcho(ctx, echo)
 		isSoon := result.RequeueAfter > 0 && result.RequeueAfter <= staleRetry // Not the deadline of the rollout.
 		return recorder, isSoon, err
 	}
@@ -231,39 +256,46 @@ var _ = Describe("A reconciliation", func() {
 		stale := deploymentOf(echo)
 		Expect(komega.Get(stale)()).To(Succeed())
 		stale.ResourceVersion = "1"
-		rec := (&EchoReconciler{APIReader: admin}).newReconciliation(echo)
-		_, soon := rec.rejectedUpdate(ctx, kind, stale, err, slowFailure)
-		Expect(soon).To(MatchError(errStaleChild))
-		result, late := rec.rejectedUpdate(ctx, kind, stale, err, slowFailure+1)
-		Expect(late).NotTo(HaveOccurred())
-		Expect(rec.readOnly).To(BeTrue(), "the other children are written before the status reports the failure")
-		Expect(result.failure).To(HaveValue(HaveField("Message", And(HavePrefix("Deployment: the API server responded late"), HaveSuffix("changed")))))
+		rejected := (&EchoReconciler{APIReader: admin}).newReconciliation(echo).child(kind)
+		Expect(rejected.rejectUpdate(ctx, stale, err, slowFailure)).To(MatchError(errStaleChild))
+		Expect(rejected.rejectUpdate(ctx, stale, err, slowFailure+1)).To(Succeed())
+		Expect(rejected.readOnly).To(BeTrue(), "the other children are written before the status reports the failure")
+		Expect(rejected.failure).To(HaveValue(HaveField("Message", And(HavePrefix("Deployment: the API server responded late"), HaveSuffix("changed")))))
 	},
 		Entry("as a conflict", apierrors.NewConflict(schema.GroupResource{Group: "apps", Resource: "deployments"}, "echo-hello", errors.New("changed"))),
 		Entry("as invalid", &apierrors.StatusError{ErrStatus: metav1.Status{
 			Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Message: "changed"}}),
 	)
 
-	It("waits before it repeats a correction, and reports that", func() {
-		live := deploymentOf(echo)
-		Expect(komega.Get(live)()).To(Succeed())
-		live.Spec.Template.Spec.Containers[0].Image = "docker.io/library/other:1"
-		const drift = "spec.template.spec.containers[echo].image"
-		rec := (&EchoReconciler{ServerImage: serverImage}).newReconciliation(echo)
-		for range correctionBurst + 1 {
-			rec.backoff.Succeeded(rec.correctionOf(kind, drift), echo.Generation, correctionBurst)
+	const drift = "spec.template.spec.containers[echo].image"
+
+	DescribeTable("waits before it repeats a correction, and reports that", func(corrections int, driftsNow bool, failure, waiting OmegaMatcher) {
+		if driftsNow {
+			live := deploymentOf(echo)
+			Eventually(komega.Update(live, func() {
+				live.Spec.Template.Spec.Containers[0].Image = "docker.io/library/other:1"
+			})).Should(Succeed())
 		}
-		result, err := rec.update(ctx, kind, live)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(result.failure).To(BeNil())
-		Expect(result.waiting).To(And(HavePrefix("Deployment: the operator pauses"), HaveSuffix(drift)))
-	})
+		reconciler := &EchoReconciler{Client: admin, APIReader: admin, ServerImage: serverImage}
+		corrected := reconciler.newReconciliation(echo).child(kind)
+		for range corrections {
+			corrected.memory.recordSuccess(kind, drift)
+		}
+		Expect(corrected.reconcile(ctx)).To(Succeed())
+		Expect(corrected.failure).To(failure)
+		Expect(corrected.waiting).To(waiting)
+	},
+		Entry("of drift", correctionBurst+1, true, BeNil(), And(HavePrefix("Deployment: the operator pauses"), HaveSuffix(drift))),
+		Entry("of drift that was corrected", correctionBurst+1, false, BeNil(), BeEmpty()),
+		Entry("of repeated drift", correctionBurst+3, true, HaveField("Message", HaveSuffix("repeatedly changes "+drift)), HaveSuffix(drift)),
+		Entry("of repeated drift that was corrected", correctionBurst+3, false, HaveField("Message", HaveSuffix("repeatedly changes "+drift)), BeEmpty()),
+	)
 
 	It("of a stale Echo does not write the status", func() {
 		stale := echo.DeepCopy()
 		edit(echo, func(s *echov1.EchoSpec) { s.Message = "newer" })
 		reconciler := &EchoReconciler{Client: admin, Recorder: events.NewFakeRecorder(10)}
-		_, err := reconciler.writeStatus(ctx, stale, echov1.EchoStatus{Ready: "9/9"})
+		err := reconciler.newReconciliation(stale).writeStatus(ctx, echov1.EchoStatus{Ready: "9/9"})
 		Expect(apierrors.IsConflict(err)).To(BeTrue(), "error = %v, want a conflict", err)
 	})
 
@@ -314,14 +346,13 @@ var _ = Describe("A reconciliation", func() {
 		Expect(err).NotTo(HaveOccurred())
 		reverting := interceptor.NewClient(withWatch, interceptor.Funcs{Patch: failedPatch(nil)})
 		reconciler := &EchoReconciler{Client: reverting, APIReader: withWatch, ServerImage: serverImage}
-		reconciler.expectations.OwnerOf = echoOf
 		edit(echo, func(s *echov1.EchoSpec) { s.Message = "newer" })
-		Expect(reconciler.expectations.Begin(client.ObjectKeyFromObject(echo))).To(BeTrue())
-		result, err := reconciler.newReconciliation(echo).reconcileChild(ctx, kind)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(result.failure).To(HaveValue(HaveField("Message", ContainSubstring("changed spec.template.spec.containers[echo].args"))))
-		reconciler.expectations.End(client.ObjectKeyFromObject(echo))
-		Expect(reconciler.expectations.Begin(client.ObjectKeyFromObject(echo))).To(BeTrue())
+		mutated := reconciler.newReconciliation(echo).child(kind)
+		Expect(mutated.reconcile(ctx)).To(Succeed())
+		Expect(mutated.failure).To(HaveValue(HaveField("Message", ContainSubstring("changed spec.template.spec.containers[echo].args"))))
+		deployment := deploymentOf(echo)
+		Expect(komega.Get(deployment)()).To(Succeed())
+		Expect(reconciler.versions.IsStale(kind.ObjectKind, client.ObjectKeyFromObject(deployment), deployment)).To(BeFalse())
 	})
 
 	It("deletes a budget only in the version that it read", func() {
@@ -399,7 +430,7 @@ var _ = Describe("A reconciliation", func() {
 		functions.Patch = failedPatch(&apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusServiceUnavailable, Message: strings.Repeat("wrote\n", 1000)}})
 		edit(echo, func(s *echov1.EchoSpec) { s.Message = "newer" })
 		_, _, err := reconcileOnce()
-		Expect(err).To(MatchError(HavePrefix("wrote wrote ")))
+		Expect(err).To(MatchError(HavePrefix("reconcile Deployment: wrote wrote ")))
 		Expect([]rune(err.Error())).To(HaveLen(maxNote))
 	})
 

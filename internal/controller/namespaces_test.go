@@ -22,6 +22,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/informers"
 )
 
 // namespacedUser has the operators of the spec run as a new user, who has only the permissions of grant.
@@ -182,80 +183,48 @@ var _ = Describe("An operator of two namespaces of which one cannot be read", fu
 				grantIn(user, other, operatorRules())
 			}},
 		without("echoes"), without("pods"),
-		{"requests hang", "has not responded",
+		{"requests hang", "deadline exceeded",
 			func() { between.hangs.Store(true) }, func() { between.hangs.Store(false); between.closeConnections() }},
 	}
 
 	isServed := func(namespace string) float64 {
 		return metricValue("echo_operator_namespace_served", map[string]string{"watched_namespace": namespace})
 	}
-	expectFailure := func(o obstacle, logged int) {
+	expectServed := func() {
 		GinkgoHelper()
-		Eventually(isServed, "40s").WithArguments(other).Should(BeZero())
-		Eventually(isServed).WithArguments(served).Should(Equal(1.0))
-		Eventually(func() string { return string(operatorLog.Contents()[logged:]) }).Should(SatisfyAll(
-			ContainSubstring(`"msg":"Reading the namespace failed; retrying","namespace":"`+other), ContainSubstring(o.message)))
 		before := time.Now()
 		expectReady(createEcho(served, "during", everyChild))
 		Expect(time.Since(before)).To(BeNumerically("<", 30*time.Second), "the Echo of the served namespace was delayed")
 	}
-	expectRepair := func(o obstacle, name string) {
-		GinkgoHelper()
-		o.repair()
-		expectReady(createEcho(other, name, everyChild))
-		Eventually(isServed, "60s").WithArguments(other).Should(Equal(1.0))
-		Expect(isServed(served)).To(Equal(1.0))
-	}
-	logSize := func() int { return len(operatorLog.Contents()) }
 
 	for _, o := range obstacles {
-		It("serves the other one if "+o.name+" at the start, and both when that is repaired", func() {
+		It("serves the other one if "+o.name+" at the start, and both after a restart, which it requests, when that is repaired", func() {
 			o.fail()
-			logged := logSize()
+			logged := len(operatorLog.Contents())
+			stop := startOperator(served, other)
+			Expect(isServed(other)).To(BeZero())
+			Expect(isServed(served)).To(Equal(1.0))
+			Expect(string(operatorLog.Contents()[logged:])).To(SatisfyAll(
+				ContainSubstring(`"msg":"The namespace cannot be read; it is left out until it can","namespace":"`+other), ContainSubstring(o.message)))
+			expectServed()
+			o.repair()
+			Expect(namespaces.Await(ctx, func() bool { return true })).To(MatchError(informers.ErrReadable))
+			stop()
 			startOperator(served, other)
-			expectFailure(o, logged)
-			failures := strings.Count(string(operatorLog.Contents()[logged:]), `"Reading the namespace failed; retrying","namespace":"`+other)
-			Expect(failures).To(Equal(1), "number of log lines about the namespace")
-			expectRepair(o, "repaired")
-			Eventually(func() string { return string(operatorLog.Contents()[logged:]) }).Should(
-				ContainSubstring(`"msg":"The namespace was read again","namespace":"` + other))
+			expectReady(createEcho(other, "repaired", everyChild))
+			Expect(isServed(other)).To(Equal(1.0))
 		})
 
 		It("serves the other one if "+o.name+" later, and both when that is repaired", func() {
 			startOperator(served, other)
 			expectReady(createEcho(other, "before"))
-			Expect(isServed(other)).To(Equal(1.0))
-			logged := logSize()
 			o.fail()
 			between.closeConnections()
-			expectFailure(o, logged)
-			expectRepair(o, "repaired")
+			expectServed()
+			o.repair()
+			expectReady(createEcho(other, "repaired", everyChild))
 		})
 	}
-
-	It("reconciles an existing Echo there once that can be read completely, and not before", func() {
-		echo := createEcho(other, "hello")
-		without("services").fail()
-		startOperator(served, other)
-		expectReady(createEcho(served, "hello"))
-		Consistently(komega.Get(deploymentOf(echo))).Should(MatchError(ContainSubstring("not found")))
-		without("services").repair()
-		expectReady(echo)
-	})
-
-	It("reports a missing permission for HTTPRoutes only in the Echoes of that namespace", func() {
-		without("httproutes").fail()
-		startOperator(served, other)
-		expectRouted(createEcho(served, "hello", routed("public")), isAccepted, isReady, notDegraded)
-		echo := createEcho(other, "hello", routed("public"))
-		expectRouted(echo, "False Rejected", "False Rejected", "True Rejected")
-		Expect(message(echo, "Degraded")).To(ContainSubstring(`cannot list resource "httproutes" in API group "` + gatewayv1.GroupName +
-			`" in the namespace "` + other + `"`))
-		expectReady(createEcho(other, "plain"))
-		Expect(isServed(other)).To(Equal(1.0))
-		without("httproutes").repair()
-		expectRouted(echo, isAccepted, isReady, notDegraded)
-	})
 
 	DescribeTable("waits for permissions that are granted after its start",
 		func(watched func() []string) {

@@ -2,13 +2,18 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"strconv"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/internal/informers"
 	"github.com/kkloud-io/echo-operator/internal/status"
 )
@@ -18,8 +23,7 @@ import (
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
 // +kubebuilder:rbac:groups=apps,resources=replicasets,verbs=list
 
-// observePods adds the pods of the Echo to the observation, and those of its verifier and the newest
-// ReplicaSet if the status depends on them.
+// observePods adds the pods of the Echo to the observation, and those of its verifier if the status depends on them.
 func (rec *reconciliation) observePods(ctx context.Context) (err error) {
 	rec.observed.Now = metav1.Now()
 	if rec.observed.Pods, err = rec.podsBy(ctx, informers.PodsByEcho); err != nil {
@@ -30,10 +34,31 @@ func (rec *reconciliation) observePods(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if status.NeedsNewestReplicaSet(rec.echo, rec.observed) {
-		rec.observed.NewestReplicaSet, err = rec.newestReplicaSet(ctx, rec.observed.Deployment)
+	return nil
+}
+
+// roomPeriod is how often the operator has pods created for which a quota had no room.
+const roomPeriod = 2 * time.Second
+
+// retryPods has the ReplicaSet controller create the pods again for which a quota had no room. By itself, it backs off
+// for minutes, although pods of an earlier spec make room meanwhile. It reconciles a ReplicaSet whose annotations
+// change, and the Deployment controller copies those of the Deployment.
+func (rec *reconciliation) retryPods(ctx context.Context) {
+	now := time.Now()
+	if next := rec.memory.podsRetried.Add(roomPeriod); now.Before(next) {
+		rec.requeue(next.Sub(now))
+		return
 	}
-	return err
+	rec.memory.podsRetried = now
+	rec.requeue(roomPeriod)
+	deployment := rec.observed.Deployment.DeepCopy()
+	patch := fmt.Sprintf(`{"metadata":{"resourceVersion":%q,"annotations":{%q:%q}}}`,
+		deployment.ResourceVersion, children.RetryAnnotation, now.UTC().Format(time.RFC3339))
+	if err := rec.Client.Patch(ctx, deployment, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		log.FromContext(ctx).Info("Could not retry the pods that a quota rejected", "error", status.Truncate(err.Error(), maxNote))
+		return
+	}
+	rec.versions.Record("Deployment", deployment)
 }
 
 func (rec *reconciliation) podsBy(ctx context.Context, index string) ([]corev1.Pod, error) {

@@ -84,7 +84,7 @@ var _ = Describe("A child whose deletion waits for a finalizer", func() {
 		Consistently(komega.Object(service)).Should(HaveField("UID", deleted))
 
 		Eventually(komega.Update(service, func() { service.Finalizers = nil })).Should(Succeed())
-		Eventually(komega.Object(service), 2*unwatchedRecheck).Should(HaveField("UID", Not(Equal(deleted))))
+		Eventually(komega.Object(service), 2*unwatchedPeriod).Should(HaveField("UID", Not(Equal(deleted))))
 		expectReady(echo)
 	})
 })

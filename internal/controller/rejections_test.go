@@ -2,6 +2,8 @@ package controller
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -43,8 +45,9 @@ func TestAnOverloadOfTheAPIServerIsNotReported(t *testing.T) {
 			denied := direct.Create(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "echo-hello"}})
 			rec, reported := (&EchoReconciler{}).newReconciliation(&echov1.Echo{}), false
 			for range 2 * maxTransient {
-				result, err := rec.rejected(kindOf("Service"), denied, 0)
-				if reported = result.failure != nil; !reported && err == nil {
+				service := rec.child(kindOf("Service"))
+				err := service.reject(denied, 0)
+				if reported = service.failure != nil; !reported && err == nil {
 					t.Fatalf("error = nil, want %v", denied)
 				}
 			}
@@ -52,5 +55,25 @@ func TestAnOverloadOfTheAPIServerIsNotReported(t *testing.T) {
 				t.Errorf("%v after %d attempts: reported = %t, want %t", denied, 2*maxTransient, reported, test.reported)
 			}
 		})
+	}
+}
+
+func TestAStaleChildHidesNoOtherError(t *testing.T) {
+	conflict, failed := fmt.Errorf("reconcile Service: %w", errStaleChild), fmt.Errorf("reconcile Deployment: %w", apierrors.NewInternalError(errors.New("etcd")))
+	for name, test := range map[string]struct {
+		errors []error
+		stale  bool
+	}{
+		"stale":                      {[]error{conflict}, true},
+		"failed":                     {[]error{failed}, false},
+		"stale, then another failed": {[]error{conflict, failed}, false},
+		"failed, then another stale": {[]error{failed, conflict}, false},
+	} {
+		if err := join(test.errors); isStale(err) != test.stale || errors.Is(err, failed) == test.stale {
+			t.Errorf("%s: error = %v, stale: %t, want %t", name, err, isStale(err), test.stale)
+		}
+	}
+	if err := join(nil); err != nil {
+		t.Errorf("without errors: %v", err)
 	}
 }

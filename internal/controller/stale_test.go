@@ -53,11 +53,11 @@ var _ = Describe("A child of a stale Echo", func() {
 		expectReady(echo)
 		deployment := deploymentOf(echo)
 		Eventually(komega.Update(deployment, func() {
-			children.SetGeneration(deployment, echo.Generation+7)
+			children.SetEchoGeneration(deployment, echo.Generation+7)
 			deployment.Spec.Replicas = ptr.To[int32](3)
 		})).Should(Succeed())
 		Eventually(komega.Object(deployment)).Should(SatisfyAll(HaveField("Spec.Replicas", HaveValue(BeEquivalentTo(1))),
-			WithTransform(func(d *appsv1.Deployment) int64 { return children.Generation(d) }, Equal(echo.Generation))))
+			WithTransform(func(d *appsv1.Deployment) int64 { return children.EchoGeneration(d) }, Equal(echo.Generation))))
 	})
 })
 

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -9,67 +10,39 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/status"
 )
 
-// withTransitionTimes adds the transition times to the conditions. A new Echo that is not Ready
-// has been so since its creation, and what a newer generation waits for starts when that is observed.
-// Conditions of other types are not kept.
-func withTransitionTimes(next echov1.EchoStatus, echo *echov1.Echo) echov1.EchoStatus {
-	var conditions []metav1.Condition
-	for _, condition := range next.Conditions {
-		before := meta.FindStatusCondition(echo.Status.Conditions, condition.Type)
-		if before != nil && !startsAnew(*before, condition) {
-			conditions = append(conditions, *before)
-		}
-		if len(echo.Status.Conditions) == 0 && condition.Type == echov1.ConditionReady && condition.Status == metav1.ConditionFalse {
-			condition.LastTransitionTime = echo.CreationTimestamp
-		}
-		meta.SetStatusCondition(&conditions, condition)
+// writeStatus writes the status if it changed, and records an event and metrics. If an external client changes the status
+// repeatedly, the write has to wait.
+func (rec *reconciliation) writeStatus(ctx context.Context, next echov1.EchoStatus) error {
+	if equality.Semantic.DeepEqual(rec.echo.Status, next) {
+		return nil
 	}
-	next.Conditions = conditions
-	return next
-}
-
-// startsAnew reports whether the condition waits for something of another generation than before. Package status
-// limits that time.
-func startsAnew(before, after metav1.Condition) bool {
-	isRollingOut := after.Type == echov1.ConditionProgressing && after.Status == metav1.ConditionTrue
-	waits := isRollingOut || after.Status == metav1.ConditionUnknown
-	return waits && after.ObservedGeneration != before.ObservedGeneration
-}
-
-// writeStatus writes the status if it changed, and records an event and metrics. If an external
-// client changes the status repeatedly, it returns how long the next write has to wait.
-func (r *EchoReconciler) writeStatus(ctx context.Context, echo *echov1.Echo, next echov1.EchoStatus) (paused time.Duration, err error) {
-	if equality.Semantic.DeepEqual(echo.Status, next) {
-		return 0, nil
+	if pause := rec.memory.statusWrites.Remaining(); pause > 0 {
+		rec.requeue(pause)
+		return nil
 	}
-	t := statusTarget(echo)
-	if paused, _ = r.backoff.Wait(t, echo.Generation); paused > 0 {
-		return paused, nil
-	}
-	updated := echo.DeepCopy()
+	updated := rec.echo.DeepCopy()
 	updated.Status = next
-	if err := r.Client.Status().Update(ctx, updated); err != nil {
-		r.backoff.FailedUncertainly(unwrittenStatus(echo), echo.Generation)
-		return 0, err
+	if err := rec.Client.Status().Update(ctx, updated); err != nil {
+		rec.memory.statusFailed = time.Now()
+		return fmt.Errorf("write the status: %w", err)
 	}
-	r.expectations.Expect(client.ObjectKeyFromObject(echo), echoKind, updated, echo.ResourceVersion)
-	r.backoff.Succeeded(t, echo.Generation, statusBurst)
-	r.recordEvent(ctx, echo, updated)
-	if firstReady(echo, updated) {
-		r.Metrics.ObserveTimeToReady(time.Since(echo.CreationTimestamp.Time))
+	rec.versions.Record(echoKind, updated)
+	rec.memory.statusWrites.RecordSuccess(statusBurst)
+	rec.recordEvent(ctx, rec.echo, updated)
+	if firstReady(rec.echo, updated) {
+		rec.Metrics.ObserveTimeToReady(time.Since(rec.echo.CreationTimestamp.Time))
 	}
-	return 0, nil
+	return nil
 }
 
 // firstReady reports whether the Echo has become ready for the first time. The transition time of an Echo that was
-// never ready is that of its creation, see withTransitionTimes.
+// never ready is that of its creation.
 func firstReady(before, after *echov1.Echo) bool {
 	was := meta.FindStatusCondition(before.Status.Conditions, echov1.ConditionReady)
 	wasNeverReady := was == nil || was.Status == metav1.ConditionFalse && was.LastTransitionTime.Equal(&before.CreationTimestamp)

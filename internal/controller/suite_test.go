@@ -65,9 +65,11 @@ var (
 	// gatewayCRDs are those of the Gateway API.
 	gatewayCRDs []*apiextensionsv1.CustomResourceDefinition
 
-	// registry contains the metrics of the operator that was started last, and operatorCache is its cache.
+	// registry contains the metrics of the operator that was started last. operatorCache is its cache, and namespaces are
+	// those that it watches.
 	registry      *prometheus.Registry
 	operatorCache cache.Cache
+	namespaces    *informers.Namespaces
 )
 
 func TestController(t *testing.T) {
@@ -129,16 +131,20 @@ func startOperatorUnderOLM(condition client.ObjectKey, namespaces ...string) (st
 // startChangedOperator runs the operator with other settings.
 func startChangedOperator(change func(*EchoReconciler), condition client.ObjectKey, watched ...string) (stop func()) {
 	registry = prometheus.NewRegistry()
-	namespaces, optional := informers.NewNamespaces(watched), informers.NewOptional(testDiscoveryPeriod)
+	reader, err := client.New(operator, client.Options{Scheme: scheme, Mapper: informers.RESTMapper()})
+	Expect(err).NotTo(HaveOccurred())
+	namespaces = informers.NewNamespaces(ctx, reader, watched)
+	optional := informers.NewOptional(testDiscoveryPeriod)
 	mgr, err := ctrl.NewManager(operator, ctrl.Options{
 		Scheme:         scheme,
-		Cache:          informers.CacheOptions(namespaces, optional),
+		Cache:          informers.CacheOptions(namespaces.Readable(), optional),
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return informers.RESTMapper(), nil },
 		Metrics:        metricsserver.Options{BindAddress: "0"},
 		Controller:     config.Controller{SkipNameValidation: new(true)},
 	})
 	Expect(err).NotTo(HaveOccurred())
 	operatorCache = mgr.GetCache()
+	optional.Reader, optional.Cache, optional.Namespaces = reader, mgr.GetCache(), namespaces.Readable()
 	reconciler := &EchoReconciler{
 		Client:                     mgr.GetClient(),
 		APIReader:                  mgr.GetAPIReader(),
@@ -148,13 +154,12 @@ func startChangedOperator(change func(*EchoReconciler), condition client.ObjectK
 		AllowEveryNodeVerification: true,
 		// With one worker, an Echo that blocks it delays the others.
 		MaxConcurrentReconciles: 1,
-		Namespaces:              namespaces,
 		Optional:                optional,
 		Metrics:                 metrics.New(registry, "test"),
 	}
 	change(reconciler)
 	Expect(reconciler.SetupWithManager(ctx, mgr)).To(Succeed())
-	registry.MustRegister(metrics.Echoes{Cache: mgr.GetCache()}, metrics.Namespaces{Served: namespaces.Served})
+	registry.MustRegister(metrics.Echoes{Cache: mgr.GetCache()}, metrics.NamespaceServed(namespaces.Served()))
 	if condition.Name != "" {
 		upgradeable := &olm.UpgradeableReconciler{Condition: condition, RolloutInFlight: status.RolloutInFlight}
 		Expect(upgradeable.SetupWithManager(ctx, mgr)).To(Succeed())

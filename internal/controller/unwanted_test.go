@@ -11,6 +11,7 @@ import (
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
+	"github.com/kkloud-io/echo-operator/internal/testing/controlplane"
 )
 
 // A policy that sets the label on every object, for example, hides a child from the cache.
@@ -48,6 +49,16 @@ var _ = Describe("A child that is no longer wanted, and whose label another clie
 			It("is deleted after a start of the operator", func() {
 				stop()
 				changeBoth()
+				startOperator()
+				expectDeleted()
+			})
+
+			It("is deleted if that was during a rollout", func() {
+				edit(echo, func(s *echov1.EchoSpec) { s.Image = controlplane.NeverReady })
+				expectCondition(echo, echov1.ConditionProgressing, metav1.ConditionTrue, echov1.ReasonRollingOut)
+				stop()
+				Eventually(komega.Update(child, func() { child.GetLabels()[children.ManagedByLabel] = "platform" })).Should(Succeed())
+				edit(echo, func(s *echov1.EchoSpec) { s.Replicas, s.Route, s.Verify, s.Image = 1, nil, nil, "" })
 				startOperator()
 				expectDeleted()
 			})

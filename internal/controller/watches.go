@@ -22,18 +22,18 @@ import (
 
 const echoKind = "Echo"
 
-// echoOf returns the Echo to which an object belongs: itself, or that of a child.
-func echoOf(kind string, object client.Object) (echo types.NamespacedName, found bool) {
-	if kind == echoKind {
-		return client.ObjectKeyFromObject(object), true
-	}
-	return ownerByName(object)
-}
-
 // ignoreInitialList drops the create events of objects that existed before the operator started.
 // The operator reconciles every Echo once at its start anyway, and its children with it.
 var ignoreInitialList = predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList },
+}
+
+// ignoreOwnWrites drops the events of objects that are as the operator's last write returned them.
+func (r *EchoReconciler) ignoreOwnWrites(kind string) predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return r.versions.IsNews(kind, e.Object) },
+		UpdateFunc: func(e event.UpdateEvent) bool { return r.versions.IsNews(kind, e.ObjectNew) },
+	}
 }
 
 // ignoreBudgetStatus drops the events of changes of a PodDisruptionBudget's status, which every start of
@@ -50,33 +50,20 @@ var ignoreBudgetStatus = predicate.Funcs{
 	},
 }
 
-// hasNewSpec reports whether the status does not yet report about the newest spec of the Echo. After a start
-// of the operator, such an Echo does not wait until all others have been reconciled.
-func (r *EchoReconciler) hasNewSpec(ctx context.Context, name types.NamespacedName) bool {
-	var echo echov1.Echo
-	err := r.Client.Get(ctx, name, &echo, client.UnsafeDisableDeepCopy)
-	return err == nil && echo.Status.ObservedGeneration != echo.Generation
-}
-
 // echoOfChild returns the Echo to which an object with its name belongs. Its owner reference and
 // its labels may be missing.
 func echoOfChild(_ context.Context, child client.Object) []reconcile.Request {
-	echo, found := ownerByName(child)
+	name, found := children.EchoName(child.GetName())
 	if !found {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: echo}}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: child.GetNamespace(), Name: name}}}
 }
 
-func ownerByName(child client.Object) (echo types.NamespacedName, found bool) {
-	name, found := children.EchoName(child.GetName())
-	return types.NamespacedName{Namespace: child.GetNamespace(), Name: name}, found
-}
-
-// routedEchoes returns the Echoes in the namespace, or in all, whose status depends on the optional kind.
-func (r *EchoReconciler) routedEchoes(ctx context.Context, namespace string) (requests []reconcile.Request) {
+// routedEchoes returns the Echoes whose status depends on the optional kind.
+func (r *EchoReconciler) routedEchoes(ctx context.Context) (requests []reconcile.Request) {
 	var echoes echov1.EchoList
-	if err := r.Client.List(ctx, &echoes, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Client.List(ctx, &echoes, client.UnsafeDisableDeepCopy); err != nil {
 		return nil // Only before the first sync of the cache, or at the end of the manager.
 	}
 	for i := range echoes.Items {

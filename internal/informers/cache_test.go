@@ -40,7 +40,7 @@ func TestChildrenOfTheDefaultServerAreCached(t *testing.T) {
 			child := kind.New()
 			child.SetName(kind.ChildName(echo))
 			kind.Mutate(child, echo, inputs)
-			if IsStub(slimChild(kind, child).(client.Object)) {
+			if IsStub(transformChild(kind, child).(client.Object)) {
 				t.Errorf("%s: %s has %d bytes, want at most %d", c.Name, kind.Name, child.(interface{ Size() int }).Size(), maxCachedSize)
 			}
 		}

@@ -3,35 +3,29 @@ package informers
 import (
 	"encoding/json"
 	"math"
-	"slices"
 	"unique"
 
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/kkloud-io/echo-operator/internal/children"
-	"github.com/kkloud-io/echo-operator/internal/status"
 )
 
 // maxCachedSize is the maximum size of a cached child in bytes. Children of the default server are
 // smaller, also with the longest message and pod settings.
 const maxCachedSize = 176 << 10
 
-// slimChild reduces the memory of a cached object: a child shares values with the others, and any
-// other object becomes a stub.
-func slimChild(kind children.Kind, cached any) any {
+// transformChild reduces the memory of a cached object: a child shares values with the others, and anything else
+// becomes a stub.
+func transformChild(kind children.Kind, cached any) any {
 	object, ok := cached.(client.Object)
 	if !ok {
-		return cached // The last known state of a deleted object, which is slim already.
+		return cached // The last known state of a deleted object, which is transformed already.
 	}
 	object.SetManagedFields(nil)
-	switch o := cached.(type) {
-	case *gatewayv1.HTTPRoute:
-		slimRoute(o)
-	case *policyv1.PodDisruptionBudget:
-		o.Status = policyv1.PodDisruptionBudgetStatus{}
+	if budget, is := cached.(*policyv1.PodDisruptionBudget); is {
+		budget.Status = policyv1.PodDisruptionBudgetStatus{}
 	}
 	if !isChild(object) || size(object) > maxCachedSize {
 		return stub(kind, object)
@@ -51,22 +45,6 @@ func size(object client.Object) int {
 		return math.MaxInt
 	}
 	return len(encoding)
-}
-
-// maxResponse is the maximum number of characters of a parent's message in the cache.
-const maxResponse = 512
-
-// slimRoute reduces the responses of parents, which are text of third parties, to what the status needs.
-func slimRoute(route *gatewayv1.HTTPRoute) {
-	for i := range route.Status.Parents {
-		parent := &route.Status.Parents[i]
-		parent.Conditions = slices.DeleteFunc(parent.Conditions, func(c metav1.Condition) bool {
-			return c.Type != string(gatewayv1.RouteConditionAccepted) && c.Type != string(gatewayv1.RouteConditionResolvedRefs)
-		})
-		for j := range parent.Conditions {
-			parent.Conditions[j].Message = status.Truncate(parent.Conditions[j].Message, maxResponse)
-		}
-	}
 }
 
 // isChild reports whether the object may be a child: at most two objects of a kind are, for each Echo.

@@ -1,233 +1,157 @@
 package informers
 
 import (
-	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
-	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/internal/status"
 )
 
 const (
-	// updatePeriod is how often Namespaces checks its informers.
-	updatePeriod = time.Second
-
+	// probePeriod is how often the namespaces are probed that are left out.
+	probePeriod = 10 * time.Second
+	// responseTimeout is how long the API server may take for the response to a probe.
+	responseTimeout = 10 * time.Second
 	// maxFailure is the maximum number of characters of the API server's message in the log.
 	maxFailure = 256
 )
 
+// ErrReadable reports that other namespaces can be read than at the start.
+var ErrReadable = errors.New("another namespace can be read")
+
 // Namespaces are the namespaces that an operator watches. The cache of controller-runtime is synced only if it is in
-// every namespace, so one that was deleted, or in which permissions are missing, would stop the operator in all.
-// With Namespaces, the manager waits only for the namespaces that the API server lets it read. A request of another
-// namespace is held until that is synced, and the log and Served say which namespaces are served.
+// every namespace, so one that was deleted, or in which permissions are missing, would stop the operator in all. Such a
+// namespace is left out.
 type Namespaces struct {
-	watched []string
+	// Watched are the declared namespaces. None means all.
+	Watched []string
 
-	mu     sync.Mutex
-	states map[string]*namespaceState
+	reader  client.Reader
+	leftOut []string
 }
 
-// namespaceState is the state of a namespace, or of all in an operator that watches all.
-type namespaceState struct {
-	informers []*informer
-	// isReleased is true once the manager does not wait for the informers of the namespace.
-	isReleased bool
-	// held are the requests that wait until the informers are synced.
-	held sets.Set[reconcile.Request]
-	// logged is the failure that the log reported last. It is empty if the namespace is served.
-	logged loggedFailure
-}
-
-// loggedFailure is what of a failure does not change from one attempt to the next.
-type loggedFailure struct {
-	kind   string
-	reason metav1.StatusReason
-}
-
-// NewNamespaces returns the namespaces to watch. None means all.
-func NewNamespaces(watched []string) *Namespaces {
-	n := &Namespaces{watched: watched, states: map[string]*namespaceState{}}
-	for _, namespace := range n.names() {
-		n.states[namespace] = &namespaceState{held: sets.Set[reconcile.Request]{}}
+// NewNamespaces probes the namespaces, and leaves out those that cannot be read, unless that is so for every one. The
+// reader reads from the API server.
+func NewNamespaces(ctx context.Context, reader client.Reader, watched []string) *Namespaces {
+	n := &Namespaces{Watched: watched, reader: reader}
+	if len(watched) < 2 {
+		return n
+	}
+	results := n.probe(ctx, watched)
+	for _, namespace := range watched {
+		if err := results[namespace]; isRejection(err) {
+			n.leftOut = append(n.leftOut, namespace)
+			log.Log.Info("The namespace cannot be read; it is left out until it can", "namespace", namespace, "error", status.Truncate(err.Error(), maxFailure))
+		}
+	}
+	if len(n.leftOut) == len(watched) {
+		n.leftOut = nil
 	}
 	return n
 }
 
-// names returns the keys of the states.
-func (n *Namespaces) names() []string {
-	if len(n.watched) == 0 {
-		return []string{metav1.NamespaceAll}
-	}
-	return n.watched
+// Readable returns the namespaces that are not left out. None means all.
+func (n *Namespaces) Readable() []string {
+	return slices.DeleteFunc(slices.Clone(n.Watched), func(namespace string) bool { return slices.Contains(n.leftOut, namespace) })
 }
 
-// own has the informer belong to a namespace.
-func (n *Namespaces) own(i *informer) {
-	i.register, i.isSkipped = n.add, n.isReleased
-	failed := func(ctx context.Context, reflector *toolscache.Reflector, err error) {
-		if n.logChanges(); !n.isLogged(i.namespace) {
-			toolscache.DefaultWatchErrorHandler(ctx, reflector, err)
-		}
-	}
-	_ = i.SetWatchErrorHandlerWithContext(failed) // It fails only for an informer that runs.
-}
-
-func (n *Namespaces) add(i *informer) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	state := n.states[i.namespace]
-	state.informers = append(state.informers, i)
-}
-
-// isSynced reports whether the namespace can be read completely.
-func (s *namespaceState) isSynced() bool {
-	isUnsynced := func(i *informer) bool { return !i.isSynced() }
-	return len(s.informers) > 0 && !slices.ContainsFunc(s.informers, isUnsynced)
-}
-
-// failure returns why the namespace cannot be read, if that is known, and the kind that cannot. There may be several.
-// It returns the one that was logged, as long as that lasts.
-func (s *namespaceState) failure() (kind string, err error) {
-	for _, i := range s.informers {
-		failure := i.failure()
-		if isNewer := err != nil && i.kind != s.logged.kind; failure == nil || isNewer {
-			continue
-		}
-		kind, err = i.kind, failure
-	}
-	return kind, err
-}
-
-// isReleased reports whether nothing waits for the informer, because its namespace cannot be read and another one can.
-// It remains true, because callers of HasSynced expect that.
-func (n *Namespaces) isReleased(i *informer) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	state, found := n.states[i.namespace]
-	if !found {
-		return false
-	}
-	if _, err := state.failure(); err != nil && n.anyIsSynced() {
-		state.isReleased = true
-	}
-	return state.isReleased
-}
-
-func (n *Namespaces) anyIsSynced() bool {
-	for _, state := range n.states {
-		if state.isSynced() {
-			return true
-		}
-	}
-	return false
-}
-
-// Hold reports whether a reconciliation of the request would read an incomplete cache. If so, the request is enqueued
-// when the informers of its namespace are synced.
-func (n *Namespaces) Hold(request reconcile.Request) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	state, found := ofNamespace(n.states, request.Namespace)
-	if !found || state.isSynced() {
-		return false
-	}
-	state.held.Insert(request)
-	return true
-}
-
-// Unsynced returns the namespaces for which the manager waits.
-func (n *Namespaces) Unsynced() (namespaces []string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, namespace := range n.names() {
-		if state := n.states[namespace]; !state.isSynced() && !state.isReleased {
-			namespaces = append(namespaces, cmp.Or(namespace, "all namespaces"))
-		}
-	}
-	return namespaces
-}
-
-// Served returns for each watched namespace whether the cache is complete and up to date. It is empty for an operator
-// that watches all.
+// Served returns for each watched namespace whether it was readable. It is empty for an operator that watches all.
 func (n *Namespaces) Served() map[string]bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	served := map[string]bool{}
-	for _, namespace := range n.watched {
-		_, err := n.states[namespace].failure()
-		served[namespace] = err == nil && n.states[namespace].isSynced()
+	for _, namespace := range n.Watched {
+		served[namespace] = !slices.Contains(n.leftOut, namespace)
 	}
 	return served
 }
 
-// Start implements source.Source. The source enqueues the requests that were held.
-func (n *Namespaces) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	go func() {
-		ticker := time.NewTicker(updatePeriod)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-				n.logChanges()
-				for _, request := range n.release() {
-					queue.Add(request)
-				}
+// Await returns ErrReadable when a namespace that was left out can be read or, as long as the cache is not synced, when
+// only some namespaces can be. Then the operator has to start again. Otherwise, it returns nil at the end of the context.
+func (n *Namespaces) Await(ctx context.Context, isSynced func() bool) error {
+	for len(n.leftOut) > 0 || len(n.Watched) > 1 && !isSynced() {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(probePeriod):
+		}
+		probed := n.leftOut
+		if len(probed) == 0 {
+			probed = n.Watched
+		}
+		var readable, rejected []string
+		for namespace, err := range n.probe(ctx, probed) {
+			switch {
+			case isRejection(err):
+				rejected = append(rejected, namespace)
+			case err == nil:
+				readable = append(readable, namespace)
 			}
 		}
-	}()
+		hasChanged := len(n.leftOut) > 0 || len(rejected) > 0 && !isSynced()
+		if len(readable) > 0 && hasChanged && ctx.Err() == nil {
+			return fmt.Errorf("%w: %v", ErrReadable, slices.Sorted(slices.Values(readable)))
+		}
+	}
+	<-ctx.Done()
 	return nil
 }
 
-// release returns the requests whose namespace is now synced.
-func (n *Namespaces) release() (requests []reconcile.Request) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, state := range n.states {
-		if len(state.held) > 0 && state.isSynced() {
-			requests = append(requests, state.held.UnsortedList()...)
-			state.held = sets.Set[reconcile.Request]{}
-		}
+// probe reads one object of each kind in the namespaces, and returns the first error for each namespace, or nil.
+func (n *Namespaces) probe(ctx context.Context, namespaces []string) map[string]error {
+	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
+	defer cancel()
+	results, group, mu := map[string]error{}, sync.WaitGroup{}, sync.Mutex{}
+	for _, namespace := range namespaces {
+		group.Go(func() {
+			var err error
+			for _, kind := range cachedKinds() {
+				if err == nil || apierrors.IsNotFound(err) { // The cluster may not serve an optional kind.
+					err = probe(ctx, n.reader, kind, namespace)
+				}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if results[namespace] = err; apierrors.IsNotFound(err) {
+				results[namespace] = nil
+			}
+		})
 	}
-	return requests
+	group.Wait()
+	return results
 }
 
-// logChanges logs each namespace that is served again or no longer, once.
-func (n *Namespaces) logChanges() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for namespace, state := range n.states {
-		kind, err := state.failure()
-		failure := loggedFailure{kind, apierrors.ReasonForError(err)}
-		isUnknown := err == nil && !state.isSynced()
-		if isUnknown || failure == state.logged {
-			continue
-		}
-		state.logged = failure
-		if err == nil {
-			log.Log.Info("The namespace was read again", "namespace", namespace)
-			continue
-		}
-		log.Log.Info("Reading the namespace failed; retrying", "namespace", namespace, "kind", kind,
-			"error", status.Truncate(err.Error(), maxFailure))
-	}
+// isRejection reports whether the API server does not let the operator read a namespace, or does not respond for it. Any
+// other error is that of an API server that starts or has too many requests.
+func isRejection(err error) bool {
+	return apierrors.IsForbidden(err) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// isLogged reports whether the log says that the namespace cannot be read, so that it need not contain each attempt.
-func (n *Namespaces) isLogged(namespace string) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	state, found := n.states[namespace]
-	return found && state.logged.kind != ""
+// cachedKinds are the kinds that the cache contains.
+func cachedKinds() []children.Kind {
+	return append(children.WatchedKinds(),
+		children.Kind{ObjectKind: "Echo", Resource: echov1.GroupVersion.WithResource("echoes")},
+		children.Kind{ObjectKind: "Pod", Resource: corev1.SchemeGroupVersion.WithResource("pods")})
+}
+
+// probe lists one object of a kind.
+func probe(ctx context.Context, reader client.Reader, kind children.Kind, namespace string) error {
+	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
+	defer cancel()
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(kind.Resource.GroupVersion().WithKind(kind.ObjectKind + "List"))
+	if err := reader.List(ctx, list, client.InNamespace(namespace), client.Limit(1)); err != nil {
+		return errors.Join(ctx.Err(), err)
+	}
+	return nil
 }

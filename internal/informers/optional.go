@@ -3,18 +3,16 @@ package informers
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
+	"fmt"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/discovery"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -22,197 +20,158 @@ import (
 	"github.com/kkloud-io/echo-operator/internal/children"
 )
 
-// DiscoveryPeriod is the minimum time between two questions to the API server whether it serves a
-// kind: a little less than a minute, so that Echoes converge within a minute after the installation of a CRD.
+// DiscoveryPeriod is the time between two probes of a kind that the cluster does not serve: a little less than a minute,
+// so that Echoes converge within a minute after the installation of a CRD.
 const DiscoveryPeriod = 58 * time.Second
 
-// ErrNotServed reports that the API server does not serve the kind.
-var ErrNotServed = errors.New("the API server does not serve the kind")
+var (
+	// ErrNotServed reports that the API server does not serve the kind.
+	ErrNotServed = errors.New("the API server does not serve the kind")
+	// ErrNotYet reports that the cache does not contain the kind yet.
+	ErrNotYet = errors.New("the cache does not contain the kind yet")
+)
 
-// Optional is a kind that the API server may not serve. While the API server serves it, the cache has an informer of
-// it in each namespace, and each namespace has its own result of Check. To find out, Optional asks the API server at its
-// start, and later whenever Check is called, at most once per period. Every user may ask that; a watch of CRDs would need
-// permissions in the whole cluster.
+// Optional is the kind of children that the cluster may not serve, or not let the operator read. It is a source of the
+// controller that watches the kind while that can be read. Meanwhile it probes the kind once per period, if Check is
+// called.
 type Optional struct {
-	// Period is the minimum time between two questions.
+	// Period is the time between two probes.
 	Period time.Duration
+	// Reader reads from the API server, and Cache is that of the manager.
+	Reader client.Reader
+	Cache  cache.Cache
+	// Namespaces are those of the cache. None means all.
+	Namespaces []string
+	// Events has the handler of the events of the kind.
+	Events source.Informer
+	// Users returns the requests whose reconciliation calls Check.
+	Users func(context.Context) []reconcile.Request
 
-	kind children.Kind
-	// served asks the API server whether it serves the kind.
-	served func() (bool, error)
-	cache  cache.Informers
-	events source.Informer
-	// users returns the requests of a namespace, or of all, whose reconciliation calls Check.
-	users usersFunc
-	// ctx ends with the manager, and queue is that of the controller. Both are set at its start.
-	ctx   context.Context
-	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
+	// asked is signaled by Check.
+	asked chan struct{}
 
-	mu sync.Mutex
-	// missing is why the cache has no informers of the kind. It is nil if the cache does.
-	missing error
-	// waitingSince is since when the API server owes a response.
-	waitingSince time.Time
-	// informers has the last informer of each namespace.
-	informers map[string]*informer
-	// idle is true from the end of a watch, or a response without one, until the next question. nextQuestion is when
-	// that may be.
-	idle         bool
-	nextQuestion time.Time
-	endWatch     context.CancelFunc
+	mu       sync.Mutex
+	missing  error
+	probed   time.Time
+	endWatch context.CancelFunc
 }
 
-type usersFunc = func(ctx context.Context, namespace string) []reconcile.Request
-
-// NewOptional returns the kind of children that the API server may not serve.
+// NewOptional returns the kind of children that the cluster may not serve.
 func NewOptional(period time.Duration) *Optional {
-	return &Optional{Period: period, kind: children.OptionalKind(), missing: errNoResponse, informers: map[string]*informer{}}
+	return &Optional{Period: period, asked: make(chan struct{}, 1), missing: ErrNotYet, endWatch: func() {}}
 }
 
-// SetupWithManager prepares the source of the events of the kind, including its initial list. The source also enqueues
-// the users when the result of Check changes.
-func (o *Optional) SetupWithManager(mgr ctrl.Manager, events source.Informer, users usersFunc) error {
-	d, err := discovery.NewDiscoveryClientForConfig(mgr.GetConfig())
-	if err != nil {
-		return err
+// Check returns nil if the cache contains the kind. Otherwise, it returns ErrNotServed, ErrNotYet, or why the operator
+// may not read the kind. What an earlier period has found says nothing: until the next probe, it is ErrNotYet.
+func (o *Optional) Check() error {
+	select {
+	case o.asked <- struct{}{}:
+	default:
 	}
-	o.served = func() (bool, error) { return discovery.IsResourceEnabled(d, o.kind.Resource) }
-	o.cache, o.events, o.users = mgr.GetCache(), events, users
-	return nil
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.missing != nil && time.Since(o.probed) > o.Period {
+		return ErrNotYet
+	}
+	return o.missing
+}
+
+// WatchFailed handles errors of every watch. It ends that of the kind if the API server no longer serves the kind.
+func (o *Optional) WatchFailed(ctx context.Context, reflector *toolscache.Reflector, err error) {
+	if apierrors.IsNotFound(err) && reflector.TypeDescription() == fmt.Sprintf("%T", children.OptionalKind().New()) {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.endWatch()
+		return
+	}
+	toolscache.DefaultWatchErrorHandler(ctx, reflector, err)
 }
 
 // Start implements source.Source.
 func (o *Optional) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	o.ctx, o.queue = ctx, queue
-	o.set(errNoResponse, nil)
-	go o.ask(ctx)
-	return nil
-}
-
-// Check returns nil if the cache contains the kind in the namespace. Otherwise, it returns ErrNotServed, ErrNotYet, or
-// what has prevented the operator for long from reading the kind. It does not wait: if the last response of the API server
-// is too old, the next one is on its way.
-func (o *Optional) Check(namespace string) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.idle && !time.Now().Before(o.nextQuestion) {
-		o.idle = false
-		if errors.Is(o.missing, ErrNotServed) {
-			o.missing, o.waitingSince = errNoResponse, time.Now()
+	go func() {
+		hasFailed := false
+		for {
+			missing, period := o.probe(ctx), o.Period
+			switch {
+			case missing == nil:
+				missing, hasFailed = o.watch(ctx, queue), false
+			case errors.Is(missing, ErrNotServed), apierrors.IsForbidden(missing):
+				hasFailed = false
+			case hasFailed:
+				period = min(period, responseTimeout)
+			default: // It may have passed with the next probe.
+				missing, period, hasFailed = ErrNotYet, min(period, responseTimeout), true
+			}
+			o.set(ctx, missing, queue)
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(period):
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-o.asked:
+			}
 		}
-		go o.ask(o.ctx)
-	}
-	if o.missing == nil {
-		return o.checkInformer(namespace)
-	}
-	isNotServed, lasts := errors.Is(o.missing, ErrNotServed), time.Since(o.waitingSince) > patience
-	if isNotServed || lasts || apierrors.IsForbidden(o.missing) {
-		return o.missing
-	}
-	return ErrNotYet
-}
-
-func (o *Optional) checkInformer(namespace string) error {
-	if i, found := ofNamespace(o.informers, namespace); found {
-		return i.missing()
-	}
-	return ErrNotYet
-}
-
-// set sets why the cache does not contain the kind, and what ends the watch.
-func (o *Optional) set(missing error, endWatch context.CancelFunc) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.missing, o.waitingSince, o.endWatch = missing, time.Now(), endWatch
-}
-
-// ask asks the API server whether it serves the kind, and watches the kind until it no longer does.
-func (o *Optional) ask(ctx context.Context) {
-	served, err := o.served()
-	if err == nil && served {
-		err = o.watch(ctx)
-	}
-	if ctx.Err() != nil {
-		return // The watch ended with the manager.
-	}
-	o.mu.Lock()
-	o.idle, o.missing, o.nextQuestion = true, ErrNotServed, time.Now().Add(o.Period)
-	if err != nil {
-		o.missing, o.nextQuestion = err, time.Now().Add(patience)
-	}
-	o.mu.Unlock()
-	_ = o.cache.RemoveInformer(ctx, o.kind.New()) // It fails only for a type that is not in the scheme.
-	o.enqueueUsers(ctx, metav1.NamespaceAll)
-}
-
-// watch watches the kind until the API server no longer serves it.
-func (o *Optional) watch(ctx context.Context) error {
-	ctx, end := context.WithCancel(ctx)
-	defer end()
-	o.set(errNoResponse, end)
-	log.FromContext(ctx).Info("The API server serves the kind; starting the watch", "kind", o.kind.Name)
-	if _, err := o.cache.GetInformer(ctx, o.kind.New()); err != nil {
-		return err
-	}
-	o.set(nil, end)
-	for _, i := range o.copyInformers() {
-		go o.startEvents(ctx, i)
-	}
-	<-ctx.Done()
-	log.FromContext(ctx).Info("The watch of the kind ended", "kind", o.kind.Name)
+	}()
 	return nil
 }
 
-// startEvents starts the events of a namespace when its informer is synced, so that the reconciliation of an object of
-// the initial list can read it.
-func (o *Optional) startEvents(ctx context.Context, i *informer) {
-	select {
-	case <-i.HasSyncedChecker().Done():
-	case <-ctx.Done():
+// set sets the result of Check, and enqueues the users if it is another one.
+func (o *Optional) set(ctx context.Context, missing error, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	o.mu.Lock()
+	isChanged := fmt.Sprint(missing) != fmt.Sprint(o.missing)
+	o.missing, o.probed = missing, time.Now()
+	o.mu.Unlock()
+	if !isChanged || ctx.Err() != nil {
 		return
 	}
-	events := o.events
-	events.Informer = i
-	_ = events.Start(ctx, o.queue) // It fails only for an informer that was removed.
-	o.enqueueUsers(ctx, i.namespace)
-}
-
-// watchFailed handles a failed list or watch request, which the informer repeats.
-func (o *Optional) watchFailed(ctx context.Context, reflector *toolscache.Reflector, i *informer, err error) {
-	switch {
-	case apierrors.IsNotFound(err): // The API server no longer serves the kind.
-		o.mu.Lock()
-		o.endWatch()
-		o.mu.Unlock()
-	case i.isSynced(): // Otherwise, Check returns the error.
-		toolscache.DefaultWatchErrorHandler(ctx, reflector, err)
+	for _, request := range o.Users(ctx) {
+		queue.Add(request)
 	}
 }
 
-func (o *Optional) enqueueUsers(ctx context.Context, namespace string) {
-	for _, request := range o.users(ctx, namespace) {
-		o.queue.Add(request)
+func (o *Optional) probe(ctx context.Context) error {
+	namespaces := o.Namespaces
+	if len(namespaces) == 0 {
+		namespaces = []string{metav1.NamespaceAll}
 	}
+	for _, namespace := range namespaces {
+		err := probe(ctx, o.Reader, children.OptionalKind(), namespace)
+		if apierrors.IsNotFound(err) {
+			return ErrNotServed
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// own has the informer belong to the kind. It is always skipped, so that neither the readiness of the operator nor its
-// other watches wait for a kind that the API server may never list.
-func (o *Optional) own(i *informer) {
-	i.register, i.isSkipped = o.add, func(*informer) bool { return true }
-	failed := func(ctx context.Context, reflector *toolscache.Reflector, err error) {
-		o.watchFailed(ctx, reflector, i, err)
-	}
-	_ = i.SetWatchErrorHandlerWithContext(failed) // It fails only for an informer that runs.
-}
-
-func (o *Optional) add(i *informer) {
+// watch watches the kind until the API server no longer serves it. The events start when the cache is filled, so that
+// the reconciliation of an object of the initial list can read it.
+func (o *Optional) watch(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	watchCtx, end := context.WithCancel(ctx)
+	defer end()
 	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.informers[i.namespace] = i
-}
-
-func (o *Optional) copyInformers() []*informer {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return slices.Collect(maps.Values(o.informers))
+	o.endWatch = end
+	o.mu.Unlock()
+	kind := children.OptionalKind()
+	log.FromContext(ctx).Info("The API server serves the kind; starting the watch", "kind", kind.Name)
+	informer, err := o.Cache.GetInformer(watchCtx, kind.New())
+	if err == nil {
+		o.set(ctx, nil, queue)
+		events := o.Events
+		events.Informer = informer
+		err = events.Start(watchCtx, queue)
+		<-watchCtx.Done()
+		log.FromContext(ctx).Info("The watch of the kind ended", "kind", kind.Name)
+	}
+	_ = o.Cache.RemoveInformer(ctx, kind.New()) // It fails only for a type that is not in the scheme.
+	if watchCtx.Err() != nil {
+		return ErrNotServed
+	}
+	return err
 }

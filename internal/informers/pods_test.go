@@ -35,7 +35,7 @@ func largePod() *corev1.Pod {
 			},
 			Annotations: map[string]string{"note": text},
 		},
-		Spec: corev1.PodSpec{NodeName: text},
+		Spec: corev1.PodSpec{NodeName: text[:253]},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, Message: text, Conditions: []corev1.PodCondition{
 			{Type: corev1.PodReady, Status: corev1.ConditionFalse, Message: text},
 			{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: text, LastTransitionTime: metav1.Now()},
@@ -50,7 +50,7 @@ func largePod() *corev1.Pod {
 
 func slim(t *testing.T, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
-	slimmed, err := slimPod(pod.DeepCopy())
+	slimmed, err := transformPod(pod.DeepCopy())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestCachedPodDoesNotChangeIfItIsReducedAgain(t *testing.T) {
 		t.Errorf("reduced once = %v, again = %v", once, again)
 	}
 	unknown := "not a pod"
-	if got, err := slimPod(unknown); got != any(unknown) || err != nil {
-		t.Errorf("slimPod of another type = %v, %v, want it unchanged", got, err)
+	if got, err := transformPod(unknown); got != any(unknown) || err != nil {
+		t.Errorf("transformPod of another type = %v, %v, want it unchanged", got, err)
 	}
 }

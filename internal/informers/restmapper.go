@@ -4,12 +4,8 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	echov1 "github.com/kkloud-io/echo-operator/api/v1"
-	"github.com/kkloud-io/echo-operator/internal/children"
 )
 
 // RESTMapper maps the kinds that the operator uses without discovery. So the setup makes no API
@@ -23,10 +19,8 @@ func RESTMapper() meta.RESTMapper {
 			mapper.AddSpecific(version.WithKind(name), resource, singular, meta.RESTScopeNamespace)
 		}
 	}
-	add("Echo", echov1.GroupVersion.WithResource("echoes"))
-	add("Pod", corev1.SchemeGroupVersion.WithResource("pods"))
 	add("ReplicaSet", appsv1.SchemeGroupVersion.WithResource("replicasets"))
-	for _, kind := range children.DifferentObjectKinds() {
+	for _, kind := range cachedKinds() {
 		add(kind.ObjectKind, kind.Resource)
 	}
 	return mapper

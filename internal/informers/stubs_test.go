@@ -26,7 +26,7 @@ func cachedDeployment(change func(*appsv1.Deployment)) *appsv1.Deployment {
 func slimDeployment(deployment *appsv1.Deployment) *appsv1.Deployment {
 	for _, kind := range children.Kinds {
 		if kind.Name == "Deployment" {
-			return slimChild(kind, deployment).(*appsv1.Deployment)
+			return transformChild(kind, deployment).(*appsv1.Deployment)
 		}
 	}
 	return nil

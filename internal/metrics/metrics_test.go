@@ -84,7 +84,7 @@ func notVerified(echo echov1.Echo) echov1.Echo {
 func newRegistry(echoes ...echov1.Echo) *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	m := New(registry, "1.2.3")
-	registry.MustRegister(Echoes{Cache: cacheOf{echoes: echoes}}, Namespaces{Served: func() map[string]bool { return map[string]bool{"team-a": true} }})
+	registry.MustRegister(Echoes{Cache: cacheOf{echoes: echoes}}, NamespaceServed(map[string]bool{"team-a": true}), LongestWait(func() time.Duration { return time.Minute }))
 	m.ObserveTimeToReady(time.Second)
 	m.CountCorrection("Service")
 	m.CountConflict("Service")
@@ -170,7 +170,7 @@ func TestTenThousandEchoesWithEveryReasonHaveFewSeries(t *testing.T) {
 	for _, family := range gather(t, newRegistry(echoes...)) {
 		series += len(family.GetMetric())
 	}
-	if limit := 18 + 2*len(children.Kinds); series > limit { // Two counters have a series for each kind.
+	if limit := 19 + 2*len(children.Kinds); series > limit { // Two counters have a series for each kind.
 		t.Errorf("number of series = %d, want at most %d", series, limit)
 	}
 }
@@ -193,7 +193,7 @@ func TestEachWatchedNamespaceIsServedOrNot(t *testing.T) {
 	}{
 		"all namespaces": {nil, ""},
 		"two namespaces": {map[string]bool{"team-a": true, "team-b": false}, `
-			# HELP echo_operator_namespace_served ` + namespaceServedHelp + `
+			# HELP echo_operator_namespace_served Whether the operator serves a watched namespace: 0 if it could not read the namespace when it started, otherwise 1. Only an operator that does not watch all namespaces has this metric.
 			# TYPE echo_operator_namespace_served gauge
 			echo_operator_namespace_served{watched_namespace="team-a"} 1
 			echo_operator_namespace_served{watched_namespace="team-b"} 0
@@ -201,7 +201,7 @@ func TestEachWatchedNamespaceIsServedOrNot(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			registry := prometheus.NewRegistry()
-			registry.MustRegister(Namespaces{Served: func() map[string]bool { return test.served }})
+			registry.MustRegister(NamespaceServed(test.served))
 			if err := testutil.GatherAndCompare(registry, strings.NewReader(test.want)); err != nil {
 				t.Error(err)
 			}

@@ -61,23 +61,23 @@ func TestServersThatAreOverdueHaveACause(t *testing.T) {
 			deployment *appsv1.Deployment
 			want       string
 		}{
-			{withProgressing(newEcho(), metav1.ConditionTrue, echov1.ReasonRollingOut, deadline-1), deployment(2, 1, 1, 1, rollingOut), ""},
-			{withProgressing(newEcho(), metav1.ConditionTrue, echov1.ReasonRollingOut, deadline), deployment(2, 1, 1, 1, rollingOut), echov1.ReasonProgressDeadlineExceeded},
-			{withProgressing(newEcho(), metav1.ConditionFalse, echov1.ReasonRolledOut, 3600), deployment(2, 2, 1, 1, completed, unavailableFor(deadline-1)), ""},
-			{withProgressing(newEcho(), metav1.ConditionFalse, echov1.ReasonRolledOut, 3600), deployment(2, 2, 1, 1, completed, unavailableFor(deadline)), echov1.ReasonPodsNotReady},
+			{withProgressing(newEcho(), metav1.ConditionTrue, echov1.ReasonRollingOut, deadlineSeconds-1), deployment(2, 1, 1, 1, rollingOut), ""},
+			{withProgressing(newEcho(), metav1.ConditionTrue, echov1.ReasonRollingOut, deadlineSeconds), deployment(2, 1, 1, 1, rollingOut), echov1.ReasonProgressDeadlineExceeded},
+			{withProgressing(newEcho(), metav1.ConditionFalse, echov1.ReasonRolledOut, 3600), deployment(2, 2, 1, 1, completed, unavailableFor(deadlineSeconds-1)), ""},
+			{withProgressing(newEcho(), metav1.ConditionFalse, echov1.ReasonRolledOut, 3600), deployment(2, 2, 1, 1, completed, unavailableFor(deadlineSeconds)), echov1.ReasonPodsNotReady},
 		} {
 			observed := Observation{Deployment: test.deployment, Service: &corev1.Service{}, Pods: []corev1.Pod{pod}, NewestReplicaSet: newest, Now: now}
-			degraded := meta.FindStatusCondition(Of(test.echo, observed).Conditions, echov1.ConditionDegraded)
+			degraded := meta.FindStatusCondition(statusOf(test.echo, observed).Conditions, echov1.ConditionDegraded)
 			if test.want == "" {
 				if degraded.Status == metav1.ConditionTrue {
-					t.Errorf("%s: Degraded = %s before the deadline", want, degraded.Message)
+					t.Errorf("%s: Degraded = %s before the deadlineSeconds", want, degraded.Message)
 				}
 				continue
 			}
 			if degraded.Reason != test.want || !strings.Contains(degraded.Message, want+" (its events: kubectl describe -n op-demo ") {
 				t.Errorf("Degraded = %s %q, want %s with %q and the command for events", degraded.Reason, degraded.Message, test.want, want)
 			}
-			if !NeedsNewestReplicaSet(test.echo, observed) {
+			if !Assess(test.echo, observed).NeedsNewestReplicaSet() {
 				t.Errorf("%s: NeedsNewestReplicaSet = false", want)
 			}
 		}
@@ -104,20 +104,20 @@ func TestVerifierThatIsOverdueHasACause(t *testing.T) {
 		tests[want+" "] = Verification{DaemonSet: verifierSet(2, 2, 1), Pods: pods(pod)}
 	}
 	for want, verification := range tests {
-		for seconds, reason := range map[int64]string{deadline - 1: echov1.ReasonVerifying, deadline: echov1.ReasonVerifierNotRunning} {
+		for seconds, reason := range map[int64]string{deadlineSeconds - 1: echov1.ReasonVerifying, deadlineSeconds: echov1.ReasonVerifierNotRunning} {
 			echo := withProgressing(withVerify(newEcho()), metav1.ConditionFalse, echov1.ReasonRolledOut, 3600)
 			echo.Status.Conditions = append(echo.Status.Conditions, metav1.Condition{
 				Type: echov1.ConditionVerified, Status: metav1.ConditionUnknown, Reason: echov1.ReasonVerifying, ObservedGeneration: echo.Generation,
 				LastTransitionTime: metav1.Unix(now.Unix()-seconds, 0),
 			})
 			observed := Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}, Verification: &verification, Now: now}
-			status := Of(echo, observed)
+			status := statusOf(echo, observed)
 			verified := meta.FindStatusCondition(status.Conditions, echov1.ConditionVerified)
 			if verified.Reason != reason || reason == echov1.ReasonVerifierNotRunning && !strings.Contains(verified.Message, strings.TrimSpace(want)) {
 				t.Errorf("Verified after %d s = %s %q, want %s with %q", seconds, verified.Reason, verified.Message, reason, want)
 			}
-			if got := Recheck(echo, observed, status); reason == echov1.ReasonVerifying && got != 1 {
-				t.Errorf("%s: Recheck = %d, want 1", want, got)
+			if got := requeueSeconds(echo, observed); reason == echov1.ReasonVerifying && got != 1 {
+				t.Errorf("%s: requeueAfter = %d, want 1", want, got)
 			}
 		}
 	}
@@ -128,7 +128,7 @@ func TestVerifierThatIsWrittenLateIsNotOverdue(t *testing.T) {
 	for name, verification := range map[string]Verification{
 		"Deployment": {Deployment: verifierDeployment(1, 0, 0)}, "DaemonSet": {DaemonSet: verifierSet(1, 1, 0)},
 	} {
-		for age, want := range map[int64]string{deadline - 1: echov1.ReasonVerifying, deadline: echov1.ReasonVerifierNotRunning} {
+		for age, want := range map[int64]string{deadlineSeconds - 1: echov1.ReasonVerifying, deadlineSeconds: echov1.ReasonVerifierNotRunning} {
 			created := metav1.Unix(now.Unix()-age, 0)
 			if verification.DaemonSet != nil {
 				verification.DaemonSet.CreationTimestamp = created
@@ -138,7 +138,7 @@ func TestVerifierThatIsWrittenLateIsNotOverdue(t *testing.T) {
 			echo := withVerify(newEcho())
 			echo.Status.Conditions = []metav1.Condition{{Type: echov1.ConditionVerified, Status: metav1.ConditionUnknown, ObservedGeneration: echo.Generation}}
 			observed := Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}, Verification: &verification, Now: now}
-			if got := meta.FindStatusCondition(Of(echo, observed).Conditions, echov1.ConditionVerified); got.Reason != want {
+			if got := meta.FindStatusCondition(statusOf(echo, observed).Conditions, echov1.ConditionVerified); got.Reason != want {
 				t.Errorf("%s after %d s: Verified = %s %q, want %s", name, age, got.Reason, got.Message, want)
 			}
 		}
@@ -158,18 +158,18 @@ func TestVerifierThatDecidesMayTakeLonger(t *testing.T) {
 		Verification: &Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(pod)}}
 	for after, want := range map[int64]string{0: echov1.ReasonVerifying, 1: echov1.ReasonVerifierNotRunning} {
 		observed.Now = metav1.Unix(now.Unix()+after, 0)
-		status := Of(echo, observed)
+		status := statusOf(echo, observed)
 		if got := meta.FindStatusCondition(status.Conditions, echov1.ConditionVerified); got.Reason != want {
 			t.Errorf("Verified = %s %q, want %s", got.Reason, got.Message, want)
 		}
-		if got := Recheck(echo, observed, status); after == 0 && got != 1 {
-			t.Errorf("Recheck = %d, want 1", got)
+		if got := requeueSeconds(echo, observed); after == 0 && got != 1 {
+			t.Errorf("requeueAfter = %d, want 1", got)
 		}
 	}
 }
 
 func TestRouteThatIsOverdueIsAFailure(t *testing.T) {
-	for seconds, overdue := range map[int64]bool{deadline - 1: false, deadline: true} {
+	for seconds, overdue := range map[int64]bool{deadlineSeconds - 1: false, deadlineSeconds: true} {
 		for name, test := range map[string]struct {
 			route  Route
 			routed string
@@ -184,7 +184,7 @@ func TestRouteThatIsOverdueIsAFailure(t *testing.T) {
 				LastTransitionTime: metav1.Unix(now.Unix()-seconds, 0),
 			})
 			observed := Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}, Route: &test.route, Now: now}
-			status := Of(echo, observed)
+			status := statusOf(echo, observed)
 			if got := meta.IsStatusConditionTrue(status.Conditions, echov1.ConditionDegraded); got != overdue {
 				t.Errorf("%s for %d s: Degraded = %t, want %t", name, seconds, got, overdue)
 			}
@@ -192,11 +192,11 @@ func TestRouteThatIsOverdueIsAFailure(t *testing.T) {
 			if got := fmt.Sprint(routed.Status, " ", routed.Reason); overdue && got != test.routed {
 				t.Errorf("%s: Routed = %s, want %s", name, got, test.routed)
 			}
-			if got := Recheck(echo, observed, status); !overdue && got != 1 {
-				t.Errorf("%s: Recheck = %d, want 1", name, got)
+			if got := requeueSeconds(echo, observed); !overdue && got != 1 {
+				t.Errorf("%s: requeueAfter = %d, want 1", name, got)
 			}
 			echo.Status = status // It remains a failure.
-			if again := Of(echo, observed); overdue && !meta.IsStatusConditionTrue(again.Conditions, echov1.ConditionDegraded) {
+			if again := statusOf(echo, observed); overdue && !meta.IsStatusConditionTrue(again.Conditions, echov1.ConditionDegraded) {
 				t.Errorf("%s: Degraded = False when the status is computed again", name)
 			}
 		}

@@ -42,7 +42,7 @@ func FuzzOf(f *testing.F) {
 		if filler.Fill(&known); known {
 			observed.NewestReplicaSet = newest
 		}
-		got := Of(echo, observed)
+		got := statusOf(echo, observed)
 
 		conditions := map[string]metav1.Condition{}
 		for _, c := range got.Conditions {
@@ -84,7 +84,7 @@ func FuzzOf(f *testing.F) {
 			t.Errorf("Routed = %+v for %+v, want True: %t", conditions[echov1.ConditionRouted], observed.Route, routed)
 		}
 
-		oldPods, _ := stopping(observed)
+		oldPods := Assess(echo, observed).earlierPods
 		if is := ready.Status == metav1.ConditionTrue; is != (isReady(observed, echo.Spec.Replicas) && oldPods == 0 && routed && isVerified(echo, observed, conditions[echov1.ConditionVerified])) {
 			t.Errorf("Ready = %s (%.80q) for %+v", ready.Status, ready.Message, observed)
 		}
@@ -107,8 +107,8 @@ func FuzzOf(f *testing.F) {
 		}
 		isPending := progressing.Status == metav1.ConditionTrue || ready.Reason == echov1.ReasonPodsNotReady || degraded.Reason == echov1.ReasonCrashLooping ||
 			conditions[echov1.ConditionRouted].Status == metav1.ConditionUnknown || NeedsVerifierPods(observed) || conditions[echov1.ConditionVerified].Status == metav1.ConditionUnknown
-		if wait := Recheck(echo, observed, got); wait < 0 || wait > 0 && !isPending {
-			t.Errorf("Recheck = %d for %v", wait, got.Conditions)
+		if wait := requeueSeconds(echo, observed); wait < 0 || wait > 0 && !isPending {
+			t.Errorf("requeueAfter = %d for %v", wait, got.Conditions)
 		}
 		checkTimeLimit(t, echo, observed, got)
 		checkTerminating(t, echo, observed)
@@ -122,8 +122,8 @@ func FuzzOf(f *testing.F) {
 		if observed.Verification != nil {
 			slices.Reverse(observed.Verification.Pods)
 		}
-		sameTime := oldPods == 0 && progress == lastReady(observed.Pods)
-		if again := Of(echo, observed); sameTime && !equality.Semantic.DeepEqual(again, got) {
+		sameTime := oldPods == 0 && progress.Equal(lastReady(observed.Pods))
+		if again := statusOf(echo, observed); sameTime && !equality.Semantic.DeepEqual(again, got) {
 			t.Errorf("the status depends on pods of other ReplicaSets, or on the order of the pods: %v, %v", got, again)
 		}
 	})
@@ -139,8 +139,8 @@ func checkTimeLimit(t *testing.T, echo *echov1.Echo, observed Observation, got e
 	for i := range later.Status.Conditions {
 		later.Status.Conditions[i].LastTransitionTime = observed.Now
 	}
-	observed.Now = metav1.Unix(observed.Now.Unix()+5*deadline+children.StartSeconds(echo.Spec.Verify), 0)
-	after := Of(later, observed)
+	observed.Now = metav1.Unix(observed.Now.Unix()+5*deadlineSeconds+children.StartSeconds(echo.Spec.Verify), 0)
+	after := statusOf(later, observed)
 	for _, c := range after.Conditions {
 		isInProgress := c.Type == echov1.ConditionProgressing && c.Status == metav1.ConditionTrue || slices.Contains(inProgress, c.Reason)
 		if isInProgress || RolloutInFlight(after) {
@@ -153,17 +153,17 @@ func checkTimeLimit(t *testing.T, echo *echov1.Echo, observed Observation, got e
 func checkTerminating(t *testing.T, echo *echov1.Echo, observed Observation) {
 	terminating := echo.DeepCopy()
 	terminating.DeletionTimestamp = &observed.Now
-	got := reasons(Of(terminating, observed))
+	got := reasons(statusOf(terminating, observed))
 	if !strings.HasPrefix(got, "-Terminating ") || !strings.Contains(got, "Serving -Terminating -AsExpected -AsExpected") {
 		t.Errorf("conditions of a terminating Echo = %s", got)
 	}
 }
 
 // checkStable checks that the same observation has the same status again, at the latest after the time
-// of the recheck: the event of the status does not reconcile the Echo.
+// of the requeueAfter: the event of the status does not reconcile the Echo.
 func checkStable(t *testing.T, echo *echov1.Echo, observed Observation, got echov1.EchoStatus) {
 	t.Helper()
-	if Recheck(echo, observed, got) > 0 {
+	if requeueSeconds(echo, observed) > 0 {
 		return
 	}
 	again := echo.DeepCopy()
@@ -175,7 +175,7 @@ func checkStable(t *testing.T, echo *echov1.Echo, observed Observation, got echo
 		}
 		again.Status.Conditions = append(again.Status.Conditions, c)
 	}
-	if next := Of(again, observed); !equality.Semantic.DeepEqual(next, got) {
+	if next := statusOf(again, observed); !equality.Semantic.DeepEqual(next, got) {
 		t.Errorf("the status changes without a change: %v, then %v", got, next)
 	}
 }
@@ -256,7 +256,7 @@ func isVerified(echo *echov1.Echo, observed Observation, verified metav1.Conditi
 	if decided := !v.Outdated && !v.NotAllowed && v.Failure == nil && numbers; decided != (verified.Status == metav1.ConditionTrue) {
 		return verified.Status != metav1.ConditionTrue // FuzzOf reports that Ready differs.
 	}
-	return verified.Status == metav1.ConditionTrue || verified.Status == metav1.ConditionUnknown && wasReady(echo)
+	return verified.Status == metav1.ConditionTrue || verified.Status == metav1.ConditionUnknown && Assess(echo, observed).previous(echov1.ConditionReady).Status == metav1.ConditionTrue
 }
 
 // rejectionReason returns the expected reason if children were rejected.
@@ -308,7 +308,7 @@ func observations(data []byte) *randfill.Filler {
 		},
 		func(*Route, randfill.Continue) {},        // fillRoute fills it.
 		func(*Verification, randfill.Continue) {}, // fillVerification fills it.
-		func(s *metav1.Time, c randfill.Continue) { *s = metav1.Unix(c.Int63n(2*crashWindow), 0) },
+		func(s *metav1.Time, c randfill.Continue) { *s = metav1.Unix(c.Int63n(2*crashWindowSeconds), 0) },
 		// Of the previous conditions, only Progressing and Ready matter.
 		func(list *[]metav1.Condition, c randfill.Continue) {
 			if reason := pick(c, "", echov1.ReasonRollingOut, echov1.ReasonRolledOut, echov1.ReasonProgressDeadlineExceeded); reason != "" {

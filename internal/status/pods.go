@@ -6,12 +6,14 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/children"
 )
 
 // waitingReasons maps the kubelet's reasons of a waiting container to reasons of an Echo.
@@ -30,36 +32,19 @@ var waitingReasons = map[string]string{
 	"CrashLoopBackOff":           echov1.ReasonCrashLooping,
 }
 
-// crashWindow is the number of seconds for which a container that has restarted, and that is not
-// ready, counts as crash looping after its last start or termination.
-const crashWindow int64 = 600
+// crashWindow is how long a container that has restarted, and that is not ready, counts as crash looping after its last
+// start or termination.
+const crashWindow = 600 * time.Second
 
-// NeedsNewestReplicaSet reports whether the status depends on which ReplicaSet is the newest: a pod
-// fails, or is overdue, while the Echo does not serve its newest spec.
-func NeedsNewestReplicaSet(echo *echov1.Echo, observed Observation) bool {
-	if echo.DeletionTimestamp != nil || !isCurrent(observed.Deployment) || serves(echo, observed) {
-		return false
-	}
-	fails := slices.ContainsFunc(observed.Pods, func(pod corev1.Pod) bool { return PodFailure(&pod, observed.Now) != nil })
-	return fails || overdue(echo, observed) != nil
-}
-
-// newestPods returns the pods of the newest ReplicaSet that run or are expected to run, by name.
-func newestPods(pods []corev1.Pod, newestReplicaSet string) []corev1.Pod {
-	return selected(pods, func(pod *corev1.Pod) bool { return isOf(pod, newestReplicaSet) && !isFinished(pod) })
-}
-
-// isOf reports whether the pod is one of the ReplicaSet with the hash. That is empty if the ReplicaSet is unknown.
-func isOf(pod *corev1.Pod, replicaSet string) bool {
-	return replicaSet != "" && pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == replicaSet
-}
-
-// selected returns the pods that the status is about, by name: the result does not depend on the order of the cache.
+// selected returns some of the pods by name, so that the status does not depend on the order of the cache.
 func selected(pods []corev1.Pod, isSelected func(*corev1.Pod) bool) []corev1.Pod {
 	some := slices.DeleteFunc(slices.Clone(pods), func(pod corev1.Pod) bool { return !isSelected(&pod) })
 	slices.SortFunc(some, func(a, b corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 	return some
 }
+
+// hashOf returns the hash of the pod template of the pod's ReplicaSet.
+func hashOf(pod *corev1.Pod) string { return pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey] }
 
 // isFinished reports whether the pod is being deleted, or will never run again. A pod that was
 // evicted has the phase Failed, and its ReplicaSet replaces it.
@@ -71,22 +56,18 @@ func containersOf(pod *corev1.Pod) []corev1.ContainerStatus {
 	return slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
 }
 
-// failureOfPods returns the failure of the first failed pod of the newest ReplicaSet, by name, so
-// that the result does not depend on the order of the pods.
-func failureOfPods(echo *echov1.Echo, observed Observation) *Failure {
-	if !isCurrent(observed.Deployment) {
-		return nil // The newest ReplicaSet does not exist yet.
-	}
-	pods := newestPods(observed.Pods, observed.NewestReplicaSet)
-	waitsForRoom := makesRoom(echo, observed) && slices.ContainsFunc(pods, func(pod corev1.Pod) bool { return pod.Spec.NodeName != "" })
-	for _, pod := range pods {
-		failure := PodFailure(&pod, observed.Now)
-		if failure == nil || waitsForRoom && failure.Reason == echov1.ReasonUnschedulable {
+// lastReady returns the time at which the last of the ready pods became ready, or a zero time.
+func lastReady(pods []corev1.Pod) (last time.Time) {
+	for i := range pods {
+		ready := podCondition(&pods[i], corev1.PodReady)
+		if isFinished(&pods[i]) || ready.Status != corev1.ConditionTrue {
 			continue
 		}
-		return withAdvice(echo, failure)
+		if at := ready.LastTransitionTime.Time; at.After(last) {
+			last = at
+		}
 	}
-	return nil
+	return last
 }
 
 // withoutRoot matches what programs write that need root, or another user than that of the pod.
@@ -111,7 +92,7 @@ func PodFailure(pod *corev1.Pod, now metav1.Time) *Failure {
 	if isFinished(pod) {
 		return nil
 	}
-	if c := podCondition(pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
+	if c := podCondition(pod, corev1.PodScheduled); c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
 		return &Failure{Reason: echov1.ReasonUnschedulable, Message: fmt.Sprintf("Pod %s: %s", pod.Name, c.Message)}
 	}
 	for _, container := range containersOf(pod) {
@@ -127,7 +108,7 @@ func failureOfContainer(container corev1.ContainerStatus, now metav1.Time) *Fail
 	// Between two back-offs, a crashing container has the status of a newly started one.
 	last := container.LastTerminationState.Terminated
 	isRestarted := last != nil && !container.Ready && container.RestartCount > 1
-	if isRestarted && ranBriefly(last) && now.Unix() <= lastRun(container)+crashWindow {
+	if isRestarted && ranBriefly(last) && !now.After(lastRun(container).Add(crashWindow)) {
 		return &Failure{Reason: echov1.ReasonCrashLooping, Message: terminationMessage(last)}
 	}
 	waiting := container.State.Waiting
@@ -151,33 +132,18 @@ func failureOfContainer(container corev1.ContainerStatus, now metav1.Time) *Fail
 
 // ranBriefly reports whether a container terminated so soon after its start that it may do so again.
 func ranBriefly(end *corev1.ContainerStateTerminated) bool {
-	return end.StartedAt.IsZero() || end.FinishedAt.Unix()-end.StartedAt.Unix() < crashWindow
+	return end.StartedAt.IsZero() || end.FinishedAt.Sub(end.StartedAt.Time) < crashWindow
 }
 
-// lastRun returns the time, in seconds, at which the container last started or terminated.
-func lastRun(container corev1.ContainerStatus) int64 {
-	var last metav1.Time
+// lastRun returns when the container last started or terminated.
+func lastRun(container corev1.ContainerStatus) (last time.Time) {
 	if running := container.State.Running; running != nil {
-		last = running.StartedAt
+		last = running.StartedAt.Time
 	}
-	if end := container.LastTerminationState.Terminated; end != nil {
-		return max(last.Unix(), end.FinishedAt.Unix())
+	if end := container.LastTerminationState.Terminated; end != nil && end.FinishedAt.After(last) {
+		last = end.FinishedAt.Time
 	}
-	return last.Unix()
-}
-
-// crashWindowLeft returns the number of seconds until the first container of the newest ReplicaSet
-// no longer counts as crash looping if it does not terminate again.
-func crashWindowLeft(observed Observation) int64 {
-	left := crashWindow
-	for _, pod := range newestPods(observed.Pods, observed.NewestReplicaSet) {
-		for _, container := range containersOf(&pod) {
-			if end := lastRun(container) + crashWindow + 1 - observed.Now.Unix(); end > 0 {
-				left = min(left, end)
-			}
-		}
-	}
-	return left
+	return last
 }
 
 // terminationMessage returns the exit code of a container, the kubelet's reason if it says more,
@@ -191,4 +157,184 @@ func terminationMessage(end *corev1.ContainerStateTerminated) string {
 		message += ": " + log
 	}
 	return message
+}
+
+// causeOfPods returns why the first pod of those that a ReplicaSet or a DaemonSet has now is not ready, or an empty
+// text. If it has none, the last one that the kubelet rejected says why.
+func causeOfPods(pods []corev1.Pod, isNewest func(*corev1.Pod) bool) string {
+	newest := selected(pods, isNewest)
+	for i := range newest {
+		if text := PodCause(&newest[i]); text != "" {
+			return text
+		}
+	}
+	var rejected *corev1.Pod
+	for i := range newest {
+		pod := &newest[i]
+		isRejected := pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodFailed
+		if isRejected && (rejected == nil || rejected.CreationTimestamp.Before(&pod.CreationTimestamp)) {
+			rejected = pod
+		}
+	}
+	if rejected == nil {
+		return ""
+	}
+	return fmt.Sprintf("Pod %s: %s: %s", rejected.Name, cmp.Or(rejected.Status.Reason, string(rejected.Status.Phase)), rejected.Status.Message)
+}
+
+// IsOverdue reports whether a pod had more time than the deadline to become ready. Then the status may have its PodCause.
+func IsOverdue(pod *corev1.Pod, now metav1.Time) bool {
+	return !now.Time.Before(pod.CreationTimestamp.Add(deadline))
+}
+
+// PodCause returns what the cluster says about a pod that is not ready, or an empty text for any other pod.
+func PodCause(pod *corev1.Pod) string {
+	if isFinished(pod) {
+		return ""
+	}
+	scheduled, ready := podCondition(pod, corev1.PodScheduled), podCondition(pod, corev1.PodReady)
+	if ready.Status == corev1.ConditionTrue {
+		return ""
+	}
+	state := "is not ready"
+	switch container := waitingContainer(pod); {
+	case scheduled.Status != "" && scheduled.Status != corev1.ConditionTrue:
+		state = "is not scheduled: " + joinReason(scheduled.Reason, scheduled.Message)
+	case container != nil && container.State.Waiting != nil:
+		state = fmt.Sprintf("container %s waits: %s", container.Name, joinReason(container.State.Waiting.Reason, container.State.Waiting.Message))
+	case container != nil && container.State.Running != nil:
+		state = fmt.Sprintf("container %s runs, but its probe fails", container.Name)
+	case container != nil:
+		state = fmt.Sprintf("container %s does not run", container.Name)
+	case scheduled.Status == "" && pod.Spec.NodeName == "":
+		state = "is not scheduled"
+	case ready.Status != "":
+		state = "is not ready: " + joinReason(ready.Reason, ready.Message)
+	}
+	return fmt.Sprintf("Pod %s: %s", pod.Name, state)
+}
+
+// joinReason joins a reason and a message of the cluster.
+func joinReason(reason, message string) string {
+	if reason == "" || message == "" {
+		return cmp.Or(reason, message, "no reason is reported")
+	}
+	return reason + ": " + message
+}
+
+// waitingContainer returns the first container that is not ready, or nil.
+func waitingContainer(pod *corev1.Pod) *corev1.ContainerStatus {
+	containers := containersOf(pod)
+	i := slices.IndexFunc(containers, func(c corev1.ContainerStatus) bool { return !c.Ready }) // A completed init container is.
+	if i < 0 {
+		return nil
+	}
+	return &containers[i]
+}
+
+// podCondition returns a condition of the pod, or an empty condition.
+func podCondition(pod *corev1.Pod, conditionType corev1.PodConditionType) corev1.PodCondition {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == conditionType {
+			return c
+		}
+	}
+	return corev1.PodCondition{}
+}
+
+// isFailing reports whether a container has started and is not ready.
+func isFailing(container corev1.ContainerStatus) bool {
+	return container.Started != nil && *container.Started && !container.Ready
+}
+
+// FailingContainers returns the names of the started containers of a verifier's pod that are not
+// ready: those of the layers on which the response is not verified, and those that others added, for
+// example a service mesh.
+func FailingContainers(pod *corev1.Pod) (names []string) {
+	if isFinished(pod) {
+		return nil
+	}
+	for _, container := range containersOf(pod) {
+		if isFailing(container) {
+			names = append(names, container.Name)
+		}
+	}
+	return names
+}
+
+const (
+	// maxContainers and maxPodMessage bound the memory of a cached pod. Permission to create pods
+	// includes permission to give them the operator's labels.
+	maxContainers = 16
+	maxPodMessage = 2048
+)
+
+// TransformPod returns a pod with only what this package and the watch read, for the cache.
+func TransformPod(pod *corev1.Pod) *corev1.Pod {
+	reduced := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace:         pod.Namespace,
+		Name:              pod.Name,
+		UID:               pod.UID,
+		ResourceVersion:   pod.ResourceVersion,
+		CreationTimestamp: pod.CreationTimestamp,
+	}}
+	labels := []string{children.EchoLabel, appsv1.DefaultDeploymentUniqueLabelKey}
+	switch {
+	case pod.Labels[children.VerifiesLabel] != "":
+		labels = []string{children.VerifiesLabel, children.ResponseLabel}
+	case pod.Labels[children.EchoLabel] == "":
+		return reduced // No Echo has this pod.
+	}
+	reduced.DeletionTimestamp, reduced.DeletionGracePeriodSeconds = pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds
+	reduced.Labels = map[string]string{}
+	for _, label := range labels {
+		reduced.Labels[label] = pod.Labels[label]
+	}
+	reduced.Spec.NodeName = pod.Spec.NodeName
+	reduced.Status.Phase = pod.Status.Phase
+	if pod.Status.Phase == corev1.PodFailed { // The kubelet rejected or evicted it.
+		reduced.Status.Reason, reduced.Status.Message = pod.Status.Reason, Truncate(pod.Status.Message, maxPodMessage)
+	}
+	reduced.Status.Conditions = transformConditions(pod.Status.Conditions)
+	reduced.Status.InitContainerStatuses = transformContainers(pod.Status.InitContainerStatuses)
+	reduced.Status.ContainerStatuses = transformContainers(pod.Status.ContainerStatuses)
+	return reduced
+}
+
+// transformConditions returns since when the pod is ready or, if it is not, whether it is scheduled and why it is not
+// ready.
+func transformConditions(conditions []corev1.PodCondition) (reduced []corev1.PodCondition) {
+	for _, c := range conditions {
+		switch {
+		case c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue:
+			return []corev1.PodCondition{{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime}}
+		case c.Type == corev1.PodReady, c.Type == corev1.PodScheduled:
+			reduced = append(reduced, corev1.PodCondition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: Truncate(c.Message, maxPodMessage)})
+		}
+	}
+	return reduced
+}
+
+// transformContainers returns the first containers that are not ready, because a ready one has no failure.
+func transformContainers(containers []corev1.ContainerStatus) (reduced []corev1.ContainerStatus) {
+	for _, c := range containers {
+		if c.Ready || len(reduced) == maxContainers {
+			continue
+		}
+		kept := corev1.ContainerStatus{Name: c.Name, RestartCount: c.RestartCount, Started: c.Started}
+		if waiting := c.State.Waiting; waiting != nil {
+			kept.State.Waiting = &corev1.ContainerStateWaiting{Reason: waiting.Reason, Message: Truncate(waiting.Message, maxPodMessage)}
+		}
+		if running := c.State.Running; running != nil {
+			kept.State.Running = &corev1.ContainerStateRunning{StartedAt: running.StartedAt}
+		}
+		if end := c.LastTerminationState.Terminated; end != nil {
+			kept.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{
+				ExitCode: end.ExitCode, Reason: end.Reason, StartedAt: end.StartedAt, FinishedAt: end.FinishedAt,
+				Message: Truncate(end.Message, maxPodMessage),
+			}
+		}
+		reduced = append(reduced, kept)
+	}
+	return reduced
 }

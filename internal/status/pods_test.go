@@ -64,10 +64,10 @@ func TestOnlyPodsOfTheNewestReplicaSetCountAsFailures(t *testing.T) {
 			observed := Observation{
 				Deployment: test.deployment, Service: &corev1.Service{}, Pods: []corev1.Pod{test.pod}, NewestReplicaSet: test.newest, Now: now,
 			}
-			if got := reasons(Of(newEcho(), observed)); got != test.want {
+			if got := reasons(statusOf(newEcho(), observed)); got != test.want {
 				t.Errorf("conditions = %s, want %s", got, test.want)
 			}
-			if got := NeedsNewestReplicaSet(newEcho(), observed); got != test.needsIt {
+			if got := Assess(newEcho(), observed).NeedsNewestReplicaSet(); got != test.needsIt {
 				t.Errorf("NeedsNewestReplicaSet = %t, want %t", got, test.needsIt)
 			}
 		})
@@ -82,20 +82,20 @@ func TestCrashLoopHasATimeWindow(t *testing.T) {
 	once := restarted(1, 1)
 	once.Status.ContainerStatuses[0].RestartCount = 1
 	for name, test := range map[string]struct {
-		pod     corev1.Pod
-		looping bool
-		recheck int64
+		pod          corev1.Pod
+		looping      bool
+		requeueAfter int64
 	}{
-		"started and terminated last month":     {restarted(2_600_000, 2_600_000), false, 0},
+		"started and terminated last month":     {restarted(2_600_000, 2_600_000), false, deadlineSeconds},
 		"started and terminated just now":       {restarted(0, 1), true, 601},
 		"started at the start of the window":    {restarted(600, 3600), true, 1},
-		"started before the window":             {restarted(601, 3600), false, 0},
+		"started before the window":             {restarted(601, 3600), false, deadlineSeconds},
 		"terminated at the start of the window": {restarted(3600, 600), true, 1},
-		"terminated before the window":          {restarted(3600, 601), false, 0},
-		"the node's clock is ahead":             {restarted(-7200, 10), true, 600},
-		"in back-off since an hour":             {backOff, true, 600},
-		"ran for an hour before":                {ranLong, false, 0},
-		"restarted once":                        {once, false, 0},
+		"terminated before the window":          {restarted(3600, 601), false, deadlineSeconds},
+		"the node's clock is ahead":             {restarted(-7200, 10), true, 7801},
+		"in back-off since an hour":             {backOff, true, 0},
+		"ran for an hour before":                {ranLong, false, deadlineSeconds},
+		"restarted once":                        {once, false, deadlineSeconds},
 	} {
 		t.Run(name, func(t *testing.T) {
 			failure := PodFailure(&test.pod, now)
@@ -105,7 +105,8 @@ func TestCrashLoopHasATimeWindow(t *testing.T) {
 			observed := Observation{
 				Deployment: deployment(2, 2, 1, 1), Service: &corev1.Service{}, Pods: []corev1.Pod{test.pod}, NewestReplicaSet: newest, Now: now,
 			}
-			status := Of(withProgressing(newEcho(), metav1.ConditionFalse, echov1.ReasonRolledOut, 1), observed)
+			echo := withProgressing(newEcho(), metav1.ConditionFalse, echov1.ReasonRolledOut, 1)
+			status := statusOf(echo, observed)
 			want := echov1.ReasonPodsNotReady
 			if test.looping {
 				want = echov1.ReasonCrashLooping
@@ -113,12 +114,12 @@ func TestCrashLoopHasATimeWindow(t *testing.T) {
 			if got := meta.FindStatusCondition(status.Conditions, echov1.ConditionReady).Reason; got != want {
 				t.Errorf("reason of Ready = %s, want %s", got, want)
 			}
-			if got := Recheck(newEcho(), observed, status); got != min(test.recheck, crashWindow) {
-				t.Errorf("Recheck = %d, want %d", got, test.recheck)
+			if got := requeueSeconds(echo, observed); got != test.requeueAfter {
+				t.Errorf("requeueAfter = %d, want %d", got, test.requeueAfter)
 			}
-			observed.Now = metav1.Unix(now.Unix()+test.recheck, 0)
-			if test.recheck > 0 && test.recheck != crashWindow && PodFailure(&test.pod, observed.Now) != nil {
-				t.Errorf("PodFailure after %d seconds = %v, want none", test.recheck, PodFailure(&test.pod, observed.Now))
+			observed.Now = metav1.Unix(now.Unix()+test.requeueAfter, 0)
+			if test.looping && test.requeueAfter > 0 && PodFailure(&test.pod, observed.Now) != nil {
+				t.Errorf("PodFailure after %d seconds = %v, want none", test.requeueAfter, PodFailure(&test.pod, observed.Now))
 			}
 		})
 	}
@@ -169,7 +170,7 @@ func TestFailureOfAnImageThatNeedsAnotherUserHasAdvice(t *testing.T) {
 		echo := newEcho()
 		echo.Spec.Image = test.image
 		observed := Observation{Deployment: &appsv1.Deployment{}, Pods: []corev1.Pod{test.pod}, NewestReplicaSet: newest, Now: now}
-		if got, want := failureOfPods(echo, observed).Message, test.prefix+"Pod p, container echo: "+test.want; got != want {
+		if got, want := Assess(echo, observed).failureOfPods().Message, test.prefix+"Pod p, container echo: "+test.want; got != want {
 			t.Errorf("%s: message = %q, want %q", name, got, want)
 		}
 	}

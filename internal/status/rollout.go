@@ -1,8 +1,11 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -13,10 +16,6 @@ import (
 	"github.com/kkloud-io/echo-operator/internal/children"
 )
 
-// newReplicaSetAvailable is the Deployment controller's reason for a completed rollout.
-// Source: k8s.io/kubernetes/pkg/controller/deployment/util.
-const newReplicaSetAvailable = "NewReplicaSetAvailable"
-
 // RolloutInFlight reports whether the status describes a rollout that is expected to complete
 // without a change by the user. A failed rollout is not in flight: it may wait indefinitely.
 func RolloutInFlight(status echov1.EchoStatus) bool {
@@ -24,174 +23,190 @@ func RolloutInFlight(status echov1.EchoStatus) bool {
 		!meta.IsStatusConditionTrue(status.Conditions, echov1.ConditionDegraded)
 }
 
-// Recheck returns the number of seconds after which the status, which was computed from the
-// observation, may be outdated although no object has changed, or 0 if it remains accurate.
-func Recheck(echo *echov1.Echo, observed Observation, status echov1.EchoStatus) (shortest int64) {
-	if echo.DeletionTimestamp != nil {
-		return 0
+// rollout returns the condition Progressing, and why the servers do not serve the newest spec.
+func (a *Assessment) rollout() verdict {
+	var failure *Failure
+	if !a.serves() {
+		failure = a.rolloutFailure()
 	}
-	for _, seconds := range []int64{
-		rolloutRecheck(echo, observed, status), routeRecheck(echo, observed, status), verificationRecheck(echo, observed, status),
-	} {
-		if seconds > 0 && (shortest == 0 || seconds < shortest) {
-			shortest = seconds
-		}
+	var crashEnd time.Time
+	if failure != nil && failure.Reason == echov1.ReasonCrashLooping {
+		crashEnd = a.crashWindowEnd()
 	}
-	return shortest
-}
-
-func rolloutRecheck(echo *echov1.Echo, observed Observation, status echov1.EchoStatus) int64 {
-	_, stopped := stopping(observed)
-	degraded := meta.FindStatusCondition(status.Conditions, echov1.ConditionDegraded)
-	hasFailed := degraded != nil && degraded.Status == metav1.ConditionTrue
-	isCrashing := hasFailed && degraded.Reason == echov1.ReasonCrashLooping
-	isRollingOut := meta.IsStatusConditionTrue(status.Conditions, echov1.ConditionProgressing)
-	hasLostPods := isUpdated(echo, observed) && !allAvailable(echo, observed.Deployment)
 	switch {
-	case isRollingOut && isUpdated(echo, observed):
-		return stopped
-	case isRollingOut:
-		return max(1, rolloutDeadline(echo, observed)-observed.Now.Unix())
-	case isCrashing:
-		return crashWindowLeft(observed)
-	case hasLostPods && !hasFailed:
-		return observed.left(unavailableSince(echo, observed))
+	case failure != nil && !a.isUpdated && a.isOverdue:
+		return verdict{
+			condition(echov1.ConditionProgressing, metav1.ConditionFalse, echov1.ReasonProgressDeadlineExceeded, "%s", failure.Message),
+			failure, crashEnd,
+		}
+	case !a.isRolledOut:
+		end := a.rolloutDeadline
+		switch {
+		case a.isUpdated:
+			end = a.earlierPodsEnd
+		case a.replicaFailure.Status == corev1.ConditionTrue:
+			end = a.next(end, a.rolloutStart.Add(countLag))
+		}
+		return verdict{condition(echov1.ConditionProgressing, metav1.ConditionTrue, echov1.ReasonRollingOut, "%s", a.progress()), failure, end}
 	default:
-		return 0
-	}
-}
-
-// serves reports whether every pod runs the newest spec and is available, and no pod of an
-// earlier spec is left.
-func serves(echo *echov1.Echo, observed Observation) bool {
-	return isUpdated(echo, observed) && allAvailable(echo, observed.Deployment)
-}
-
-// stopping returns how many pods of earlier specs still serve clients, and after how many seconds to look again.
-// Such a pod serves until it has stopped, because nodes and Gateways learn late that its endpoint is gone.
-func stopping(observed Observation) (pods int, seconds int64) {
-	newest := map[string]bool{}
-	for i := range observed.Pods {
-		if pod := &observed.Pods[i]; !isFinished(pod) {
-			newest[pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]] = true
+		end := crashEnd
+		if failure == nil && !a.isAvailable {
+			end = a.unavailableSince().Add(deadline)
 		}
+		return verdict{condition(echov1.ConditionProgressing, metav1.ConditionFalse, echov1.ReasonRolledOut, "Every pod runs the newest spec"), failure, end}
 	}
-	if len(newest) == 0 {
-		return 0, 0
-	}
-	if c := deploymentCondition(observed.Deployment, appsv1.DeploymentProgressing); len(newest) > 1 && c != nil && c.Reason == newReplicaSetAvailable {
-		if left := c.LastUpdateTime.Unix() + deletionLag - observed.Now.Unix(); left > 0 {
-			return len(newest) - 1, left // The cache does not have the deletion of the last pods yet.
-		}
-	}
-	for i := range observed.Pods {
-		pod := &observed.Pods[i]
-		if pod.DeletionTimestamp == nil || newest[pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]] {
-			continue
-		}
-		// After this time, the kubelet has killed it, or its node is lost. Only a pod that the operator did not declare
-		// has more time.
-		if left := pod.DeletionTimestamp.Unix() - observed.Now.Unix(); left > 0 && left <= children.GracePeriodSeconds {
-			pods, seconds = pods+1, max(seconds, left)
-		}
-	}
-	return pods, seconds
-}
-
-// deletionLag is the number of seconds after which the cache has the deletions that completed a rollout.
-const deletionLag int64 = 3
-
-// IsRolledOut reports whether every child is written, every pod was available at least once in this generation
-// of the Echo, and clients reach no pod of an earlier spec any more.
-func IsRolledOut(echo *echov1.Echo, observed Observation) bool {
-	pods, _ := stopping(observed)
-	return isUpdated(echo, observed) && pods == 0
-}
-
-// isUpdated reports whether every child is written, no pod of an earlier spec is left that is not being deleted, and
-// every pod was available at least once in this generation of the Echo.
-func isUpdated(echo *echov1.Echo, observed Observation) bool {
-	progressing := deploymentCondition(observed.Deployment, appsv1.DeploymentProgressing)
-	return len(observed.Rejected)+len(observed.Waiting) == 0 && observed.Service != nil &&
-		progressing != nil && progressing.Reason == newReplicaSetAvailable &&
-		observed.Deployment.Status.Replicas == observed.Deployment.Status.UpdatedReplicas &&
-		(allAvailable(echo, observed.Deployment) || previousProgressing(echo, metav1.ConditionFalse, echov1.ReasonRolledOut) != nil)
-}
-
-func allAvailable(echo *echov1.Echo, deployment *appsv1.Deployment) bool {
-	desired := echo.Spec.Replicas
-	return deployment.Status.UpdatedReplicas >= desired && deployment.Status.AvailableReplicas >= desired
 }
 
 // progress describes a rollout that has not completed.
-func progress(echo *echov1.Echo, observed Observation) string {
-	if len(observed.Waiting) > 0 {
-		return strings.Join(observed.Waiting, "; ")
+func (a *Assessment) progress() string {
+	if len(a.Waiting) > 0 {
+		return strings.Join(a.Waiting, "; ")
 	}
-	var updated, available int32
-	if observed.Deployment != nil {
-		available = observed.Deployment.Status.AvailableReplicas
+	var updated int32
+	if a.isCurrent {
+		updated = a.pods.UpdatedReplicas
 	}
-	if isCurrent(observed.Deployment) {
-		updated = observed.Deployment.Status.UpdatedReplicas
+	message := fmt.Sprintf("%d of %d pods run the newest spec, %d are available", updated, a.echo.Spec.Replicas, a.pods.AvailableReplicas)
+	if a.isUpdated && a.earlierPods > 0 {
+		message += fmt.Sprintf("; clients may still reach %d of an earlier spec until they have stopped", a.earlierPods)
 	}
-	message := fmt.Sprintf("%d of %d pods run the newest spec, %d are available", updated, echo.Spec.Replicas, available)
-	if pods, _ := stopping(observed); pods > 0 && isUpdated(echo, observed) {
-		message += fmt.Sprintf("; clients may still reach %d of an earlier spec until they have stopped", pods)
-	}
-	if failure := podsRejected(observed.Deployment); failure != nil {
-		message += "; the others wait: " + failure.Message
+	if a.replicaFailure.Status == corev1.ConditionTrue {
+		message += "; the others wait: " + a.replicaFailure.Message
 	}
 	return message
 }
 
-// makesRoom reports whether the rollout replaces pods of an earlier spec. What a quota or the nodes have no room for
-// yet gets the room of those.
-func makesRoom(echo *echov1.Echo, observed Observation) bool {
-	if !isCurrent(observed.Deployment) || rolloutIsOverdue(echo, observed) {
-		return false
+// rolloutFailure returns the most severe failure of servers that do not serve the newest spec, or nil.
+func (a *Assessment) rolloutFailure() *Failure {
+	if len(a.Rejected) > 0 {
+		return join(a.Rejected)
 	}
-	pods := observed.Deployment.Status
-	return pods.UpdatedReplicas > 0 && pods.Replicas > pods.UpdatedReplicas
+	if a.replicaFailure.Status == corev1.ConditionTrue && !a.makesRoom() {
+		return &Failure{Reason: echov1.ReasonPodsRejected, Message: a.replicaFailure.Message}
+	}
+	if failure := a.failureOfPods(); failure != nil {
+		return failure
+	}
+	switch {
+	case !a.isLate():
+		return nil
+	case a.isUpdated:
+		return &Failure{Reason: echov1.ReasonPodsNotReady, Message: "A pod is not available for a long time: " + a.cause()}
+	default:
+		return &Failure{Reason: echov1.ReasonProgressDeadlineExceeded, Message: "The rollout has not completed in time: " + a.cause()}
+	}
 }
 
-// lastReady returns the time, in seconds, at which the last of the ready pods became ready, or 0.
-func lastReady(pods []corev1.Pod) (last int64) {
+// isLate reports whether servers that do not serve have had their time.
+func (a *Assessment) isLate() bool {
+	if a.isUpdated {
+		return a.expired(a.unavailableSince().Add(deadline))
+	}
+	return a.isOverdue
+}
+
+// rejections are the reasons of Observation.Rejected, most severe first.
+var rejections = []string{echov1.ReasonConflict, echov1.ReasonRejected, echov1.ReasonRepeatedDrift}
+
+// join returns one failure with the most severe reason and all messages.
+func join(failures []Failure) *Failure {
+	severity := func(failure Failure) int { return slices.Index(rejections, failure.Reason) }
+	messages := make([]string, len(failures))
+	for i, failure := range failures {
+		messages[i] = failure.Message
+	}
+	return &Failure{
+		Reason:  slices.MinFunc(failures, func(a, b Failure) int { return cmp.Compare(severity(a), severity(b)) }).Reason,
+		Message: strings.Join(messages, "; "),
+	}
+}
+
+// failureOfPods returns the failure of the first failed pod of the newest ReplicaSet, by name, so
+// that the result does not depend on the order of the pods.
+func (a *Assessment) failureOfPods() *Failure {
+	if !a.isCurrent {
+		return nil // The newest ReplicaSet does not exist yet.
+	}
+	pods := a.newestPods()
+	waitsForRoom := a.makesRoom() && slices.ContainsFunc(pods, func(pod corev1.Pod) bool { return pod.Spec.NodeName != "" })
 	for i := range pods {
-		if isFinished(&pods[i]) {
+		failure := PodFailure(&pods[i], a.Now)
+		if failure == nil || waitsForRoom && failure.Reason == echov1.ReasonUnschedulable {
 			continue
 		}
-		if c := podCondition(&pods[i], corev1.PodReady); c != nil && c.Status == corev1.ConditionTrue {
-			last = max(last, c.LastTransitionTime.Unix())
-		}
-	}
-	return last
-}
-
-// previousProgressing returns the Echo's condition Progressing if it has the status and the reason
-// for the current generation, or nil.
-func previousProgressing(echo *echov1.Echo, status metav1.ConditionStatus, reason string) *metav1.Condition {
-	c := meta.FindStatusCondition(echo.Status.Conditions, echov1.ConditionProgressing)
-	if c == nil || c.ObservedGeneration != echo.Generation || c.Status != status || c.Reason != reason {
-		return nil
-	}
-	return c
-}
-
-// isCurrent reports whether the status of the Deployment describes its newest spec.
-func isCurrent(deployment *appsv1.Deployment) bool {
-	return deployment != nil && deployment.Status.ObservedGeneration >= deployment.Generation
-}
-
-// deploymentCondition returns nil while the status of the Deployment describes an earlier spec.
-func deploymentCondition(deployment *appsv1.Deployment, conditionType appsv1.DeploymentConditionType) *appsv1.DeploymentCondition {
-	if !isCurrent(deployment) {
-		return nil
-	}
-	for i := range deployment.Status.Conditions {
-		if c := &deployment.Status.Conditions[i]; c.Type == conditionType {
-			return c
-		}
+		return withAdvice(a.echo, failure)
 	}
 	return nil
+}
+
+// newestPods returns the pods of the newest ReplicaSet that run or are expected to run, by name.
+func (a *Assessment) newestPods() []corev1.Pod {
+	return selected(a.Pods, func(pod *corev1.Pod) bool { return a.isNewest(pod) && !isFinished(pod) })
+}
+
+func (a *Assessment) isNewest(pod *corev1.Pod) bool {
+	return a.NewestReplicaSet != "" && hashOf(pod) == a.NewestReplicaSet
+}
+
+// crashWindowEnd returns when the first container of the newest ReplicaSet does not count as crash looping any more
+// if it does not terminate again.
+func (a *Assessment) crashWindowEnd() (end time.Time) {
+	for _, pod := range a.newestPods() {
+		for _, container := range containersOf(&pod) {
+			end = a.next(end, lastRun(container).Add(crashWindow+time.Second))
+		}
+	}
+	return end
+}
+
+// cause returns what the cluster says about servers that are overdue. If it says nothing, cause returns how far they
+// are, and the command that shows the events.
+func (a *Assessment) cause() string {
+	if len(a.Waiting) > 0 {
+		return strings.Join(a.Waiting, "; ")
+	}
+	if message := replicaSetRejection(a.Deployment); message != "" {
+		return message + restartHint(a.echo, children.Name(a.echo))
+	}
+	text := causeOfPods(a.Pods, a.isNewest)
+	switch {
+	case text != "":
+	case a.Deployment == nil:
+		text = fmt.Sprintf("Deployment %s does not exist", children.Name(a.echo))
+	case a.Service == nil:
+		text = fmt.Sprintf("Service %s does not exist", children.Name(a.echo))
+	case !a.isCurrent:
+		text = fmt.Sprintf("the Deployment controller has not observed the newest spec of Deployment %s", children.Name(a.echo))
+	default:
+		text = fmt.Sprintf("Deployment %s: %s", children.Name(a.echo), a.progress())
+	}
+	return text + eventsHint(a.echo, "deployments,", children.EchoLabel)
+}
+
+// replicaSetCreateError is the Deployment controller's reason for a ReplicaSet that it could not create. It does not
+// set observedGeneration then.
+// Source: k8s.io/kubernetes/pkg/controller/deployment/util.
+const replicaSetCreateError = "ReplicaSetCreateError"
+
+// replicaSetRejection returns why the ReplicaSet of a Deployment was rejected, or an empty text.
+func replicaSetRejection(deployment *appsv1.Deployment) string {
+	if deployment != nil {
+		for _, c := range deployment.Status.Conditions {
+			if c.Reason == replicaSetCreateError {
+				return c.Message
+			}
+		}
+	}
+	return ""
+}
+
+// restartHint returns the command after which the Deployment controller tries again: it gives up after three minutes.
+func restartHint(echo *echov1.Echo, deployment string) string {
+	return fmt.Sprintf(" (when that is solved: kubectl rollout restart -n %s deployment %s)", echo.Namespace, deployment)
+}
+
+// eventsHint returns the command that shows the events of the ReplicaSets and pods with the label, and of other kinds.
+// The operator does not read events.
+func eventsHint(echo *echov1.Echo, kinds, label string) string {
+	return fmt.Sprintf(" (its events: kubectl describe -n %s %sreplicasets,pods -l %s=%s)", echo.Namespace, kinds, label, echo.Name)
 }

@@ -73,15 +73,15 @@ func TestScaleUpIsInFlightUntilEveryPodWasAvailableOrItsTimeIsOver(t *testing.T)
 	earlierInFlight.Generation++
 
 	for name, test := range map[string]struct {
-		echo       *echov1.Echo
-		deployment *appsv1.Deployment
-		want       string
-		recheck    int64
+		echo         *echov1.Echo
+		deployment   *appsv1.Deployment
+		want         string
+		requeueAfter int64
 	}{
-		"without a status, one pod is available":        {newEcho(), deployment(2, 2, 1, 1), inFlight, deadline},
-		"after another generation":                      {earlier, deployment(2, 2, 1, 1), inFlight, deadline},
-		"after another generation that failed":          {earlierFailed, deployment(2, 2, 1, 1), inFlight, deadline},
-		"after another generation in flight":            {earlierInFlight, deployment(2, 2, 1, 1), inFlight, deadline},
+		"without a status, one pod is available":        {newEcho(), deployment(2, 2, 1, 1), inFlight, deadlineSeconds},
+		"after another generation":                      {earlier, deployment(2, 2, 1, 1), inFlight, deadlineSeconds},
+		"after another generation that failed":          {earlierFailed, deployment(2, 2, 1, 1), inFlight, deadlineSeconds},
+		"after another generation in flight":            {earlierInFlight, deployment(2, 2, 1, 1), inFlight, deadlineSeconds},
 		"while the ReplicaSet creates pods":             {rolling(10), deployment(1, 1, 1, 1), inFlight, 110},
 		"one second before its time is over":            {rolling(119), deployment(2, 2, 1, 1), inFlight, 1},
 		"when its time is over":                         {rolling(120), deployment(2, 2, 1, 1), exceeded, 0},
@@ -93,15 +93,15 @@ func TestScaleUpIsInFlightUntilEveryPodWasAvailableOrItsTimeIsOver(t *testing.T)
 		"while the Deployment controller does nothing":  {rolling(120), notObserved(deployment(2, 2, 1, 1)), exceeded, 0},
 		"after all pods became available":               {rolling(10), deployment(2, 2, 2, 2), ready, 0},
 		"after all pods became available, but too late": {failed, deployment(2, 2, 2, 2), ready, 0},
-		"after a pod became unavailable again":          {rolledOut, deployment(2, 2, 1, 1), lost, deadline},
-		"after a pod was deleted":                       {rolledOut, deployment(1, 1, 1, 1), lost, deadline},
+		"after a pod became unavailable again":          {rolledOut, deployment(2, 2, 1, 1), lost, deadlineSeconds},
+		"after a pod was deleted":                       {rolledOut, deployment(1, 1, 1, 1), lost, deadlineSeconds},
 		"while a pod is lost":                           {rolledOut, deployment(2, 2, 1, 1, completed, unavailableFor(119)), lost, 1},
 		"after a pod was lost for long":                 {rolledOut, deployment(2, 2, 1, 1, completed, unavailableFor(120)), lostForLong, 0},
-		"after an old pod appeared":                     {rolledOut, deployment(3, 2, 2, 2), inFlight, deadline},
+		"after an old pod appeared":                     {rolledOut, deployment(3, 2, 2, 2), inFlight, deadlineSeconds},
 	} {
 		t.Run(name, func(t *testing.T) {
 			observed := Observation{Deployment: test.deployment, Service: &corev1.Service{}, Now: now}
-			status := Of(test.echo, observed)
+			status := statusOf(test.echo, observed)
 			if got := reasons(status); got != test.want {
 				t.Errorf("conditions = %s, want %s", got, test.want)
 			}
@@ -111,8 +111,8 @@ func TestScaleUpIsInFlightUntilEveryPodWasAvailableOrItsTimeIsOver(t *testing.T)
 			if before := meta.FindStatusCondition(test.echo.Status.Conditions, echov1.ConditionProgressing); before != nil && before.Status == progressing.Status && before.ObservedGeneration == progressing.ObservedGeneration {
 				progressing.LastTransitionTime = before.LastTransitionTime
 			}
-			if got := Recheck(test.echo, observed, status); got != test.recheck {
-				t.Errorf("Recheck = %d, want %d", got, test.recheck)
+			if got := requeueSeconds(test.echo, observed); got != test.requeueAfter {
+				t.Errorf("requeueAfter = %d, want %d", got, test.requeueAfter)
 			}
 		})
 	}
@@ -151,14 +151,14 @@ func TestScaleUpFailsTwoMinutesAfterItsLastProgress(t *testing.T) {
 			observed := Observation{
 				Deployment: deployment(test.replicas, test.replicas, 1, 1), Service: &corev1.Service{}, Pods: test.pods, Now: now,
 			}
-			status := Of(echo, observed)
+			status := statusOf(echo, observed)
 			progressing := meta.FindStatusCondition(status.Conditions, echov1.ConditionProgressing)
 			progressing.LastTransitionTime = echo.Status.Conditions[0].LastTransitionTime
 			if got, want := progressing.Status == metav1.ConditionTrue, test.left > 0; got != want {
 				t.Errorf("Progressing = %s %s, want True: %t", progressing.Status, progressing.Reason, want)
 			}
-			if got := Recheck(echo, observed, status); got != test.left {
-				t.Errorf("Recheck = %d, want %d", got, test.left)
+			if got := requeueSeconds(echo, observed); got != test.left {
+				t.Errorf("requeueAfter = %d, want %d", got, test.left)
 			}
 		})
 	}
@@ -169,46 +169,56 @@ func TestEchoIsReadyAfterPodsOfEarlierSpecsHaveStopped(t *testing.T) {
 		inFlight = "-RollingOut +Serving +RollingOut -AsExpected -AsExpected"
 		ready    = "+Ready +Serving -RolledOut -AsExpected -AsExpected"
 	)
-	pod := func(hash string, phase corev1.PodPhase, stopsIn ...int64) corev1.Pod {
+	pod := func(hash string, phase corev1.PodPhase) corev1.Pod {
 		p := corev1.Pod{ObjectMeta: named(hash), Status: corev1.PodStatus{Phase: phase}}
 		p.Labels = map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: hash}
-		for _, seconds := range stopsIn {
-			p.DeletionTimestamp = new(metav1.Unix(now.Unix()+seconds, 0))
-		}
 		return p
 	}
+	stopping := func(hash string, deleted, grace int64) corev1.Pod { // deleted is in seconds ago
+		p := pod(hash, corev1.PodRunning)
+		p.DeletionTimestamp, p.DeletionGracePeriodSeconds = new(metav1.Unix(now.Unix()-deleted+grace, 0)), new(grace)
+		return p
+	}
+	old := pod("old", corev1.PodRunning)
 	running := []corev1.Pod{pod(newest, corev1.PodRunning), pod(newest, corev1.PodRunning)}
 	for name, test := range map[string]struct {
 		pods           []corev1.Pod
 		rolledOut      int64 // seconds ago
 		want           string
-		recheck        int64
+		requeueAfter   int64
 		stillReachable string
 	}{
 		"no other pod":                            {running, 0, ready, 0, ""},
-		"an old pod stops":                        {append(running, pod("old", corev1.PodRunning, 25)), 5, inFlight, 25, "; clients may still reach 1 of an earlier spec until they have stopped"},
-		"two old pods stop":                       {append(running, pod("old", corev1.PodRunning, 25), pod("old", corev1.PodRunning, 27)), 5, inFlight, 27, "reach 2 of"},
-		"an old pod should have stopped":          {append(running, pod("old", corev1.PodRunning, 0)), 60, ready, 0, ""},
-		"an old pod on a lost node":               {append(running, pod("old", corev1.PodRunning, -100)), 200, ready, 0, ""},
-		"a pod with a long grace period":          {append(running, pod("other", corev1.PodRunning, 3600)), 5, ready, 0, ""},
-		"a pod of the newest spec stops":          {append(running, pod(newest, corev1.PodRunning, 25)), 5, ready, 0, ""},
+		"an old pod stops":                        {append(running, stopping("old", 5, 30)), 5, inFlight, 40, "; clients may still reach 1 of an earlier spec until they have stopped"},
+		"two old pods stop":                       {append(running, stopping("old", 5, 30), stopping("old", 3, 30)), 5, inFlight, 42, "reach 2 of"},
+		"an old pod has a moment left":            {append(running, stopping("old", 44, 30)), 60, inFlight, 1, ""},
+		"an old pod should have stopped":          {append(running, stopping("old", 45, 30)), 60, ready, 0, ""},
+		"an old pod on a lost node":               {append(running, stopping("old", 130, 30)), 200, ready, 0, ""},
+		"an old pod has a short grace period":     {append(running, stopping("old", 2, 5)), 5, inFlight, 18, ""},
+		"an old pod has twice the grace period":   {append(running, stopping("old", 0, 60)), 5, inFlight, 45, ""},
+		"half of twice the grace period is over":  {append(running, stopping("old", 45, 60)), 60, ready, 0, ""},
+		"an old pod has an hour":                  {append(running, stopping("old", 1, 3600)), 5, inFlight, 44, ""},
+		"the clock is late":                       {append(running, stopping("old", -10, 30)), -10, inFlight, 55, ""},
+		"the clock is fast":                       {append(running, stopping("old", 14, 30)), 14, inFlight, 31, ""},
+		"a pod of the newest spec stops":          {append(running, stopping(newest, 5, 30)), 5, ready, 0, ""},
 		"an evicted old pod remains":              {append(running, pod("old", corev1.PodFailed)), 0, ready, 0, ""},
-		"an old pod stops beside an evicted":      {append(running, pod("old", corev1.PodFailed), pod("old", corev1.PodRunning, 25)), 5, inFlight, 25, ""},
-		"the cache lacks a deletion":              {append(running, pod("old", corev1.PodRunning)), 1, inFlight, 2, ""},
-		"a pod that the operator did not declare": {append(running, pod("", corev1.PodRunning)), 3, ready, 0, ""},
-		"every pod is deleted":                    {[]corev1.Pod{pod("old", corev1.PodRunning, 25)}, 5, ready, 0, ""},
+		"an old pod stops beside an evicted":      {append(running, pod("old", corev1.PodFailed), stopping("old", 5, 30)), 5, inFlight, 40, ""},
+		"the cache lacks a deletion":              {append(running, old), 1, inFlight, 17, "reach 1 of"},
+		"the cache lacks three deletions":         {append(running, old, old, old), 1, inFlight, 17, "reach 3 of"},
+		"a pod that the operator did not declare": {append(running, pod("", corev1.PodRunning)), 18, ready, 0, ""},
+		"every pod is deleted":                    {[]corev1.Pod{stopping("old", 5, 30)}, 5, ready, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			observed := Observation{Deployment: updated(deployment(2, 2, 2, 2), test.rolledOut), Service: &corev1.Service{}, Pods: test.pods, Now: now}
-			status := Of(newEcho(), observed)
+			status := statusOf(newEcho(), observed)
 			if got := reasons(status); got != test.want {
 				t.Errorf("conditions = %s, want %s", got, test.want)
 			}
 			if got := meta.FindStatusCondition(status.Conditions, echov1.ConditionReady).Message; !strings.Contains(got, test.stillReachable) {
 				t.Errorf("message = %q, want %q", got, test.stillReachable)
 			}
-			if got := Recheck(newEcho(), observed, status); got != test.recheck {
-				t.Errorf("Recheck = %d, want %d", got, test.recheck)
+			if got := requeueSeconds(newEcho(), observed); got != test.requeueAfter {
+				t.Errorf("requeueAfter = %d, want %d", got, test.requeueAfter)
 			}
 		})
 	}
@@ -230,7 +240,7 @@ func TestExceededDeadlineNamesTheProgress(t *testing.T) {
 			Deployment: notObserved(deployment(2, 2, 2, 2)), Service: &corev1.Service{}},
 	} {
 		observed.Now = now
-		status := Of(echo, observed)
+		status := statusOf(echo, observed)
 		for _, conditionType := range []string{echov1.ConditionReady, echov1.ConditionProgressing, echov1.ConditionDegraded} {
 			if got := meta.FindStatusCondition(status.Conditions, conditionType); got.Reason != echov1.ReasonProgressDeadlineExceeded || got.Message != "The rollout has not completed in time: "+want {
 				t.Errorf("%s = %s %q, want ProgressDeadlineExceeded and %q", conditionType, got.Reason, got.Message, want)
@@ -244,7 +254,7 @@ func TestWaitingChildIsARolloutInFlight(t *testing.T) {
 		Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}, Now: now,
 		Waiting: []string{"Deployment echo-hello of an earlier Echo is being deleted"},
 	}
-	status := Of(withProgressing(newEcho(), metav1.ConditionFalse, echov1.ReasonRolledOut, 10), observed)
+	status := statusOf(withProgressing(newEcho(), metav1.ConditionFalse, echov1.ReasonRolledOut, 10), observed)
 	if got, want := reasons(status), "-RollingOut +Serving +RollingOut -AsExpected -AsExpected"; got != want {
 		t.Errorf("conditions = %s, want %s", got, want)
 	}
@@ -276,14 +286,14 @@ func TestTerminatingEchoIsNeitherReadyNorInFlight(t *testing.T) {
 			"-Terminating -NotServing -Terminating -AsExpected +ChangedByAdmission",
 		},
 	} {
-		status := Of(echo, test.observed)
+		status := statusOf(echo, test.observed)
 		if got := reasons(status); got != test.want {
 			t.Errorf("%s: conditions = %s, want %s", name, got, test.want)
 		}
 		if got := meta.FindStatusCondition(status.Conditions, echov1.ConditionReady).Message; got != "The Echo is being deleted" {
 			t.Errorf("%s: message of Ready = %q", name, got)
 		}
-		if RolloutInFlight(status) || Recheck(echo, test.observed, status) != 0 || NeedsNewestReplicaSet(echo, test.observed) {
+		if RolloutInFlight(status) || requeueSeconds(echo, test.observed) != 0 || Assess(echo, test.observed).NeedsNewestReplicaSet() {
 			t.Errorf("%s: the status may change without a change of an object", name)
 		}
 	}
@@ -295,7 +305,7 @@ func TestOverriddenNamesChildrenAndFields(t *testing.T) {
 		{Kind: "Service", Fields: []string{"spec.b"}, Hash: "2"},
 	}
 	observed := Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}, Overridden: overridden}
-	status := Of(newEcho(), observed)
+	status := statusOf(newEcho(), observed)
 	if got, want := reasons(status), "+Ready +Serving -RolledOut -AsExpected +ChangedByAdmission"; got != want {
 		t.Errorf("conditions = %s, want %s", got, want)
 	}
@@ -308,7 +318,7 @@ func TestOverriddenNamesChildrenAndFields(t *testing.T) {
 		t.Errorf("status.overridden = %v, want %v", status.Overridden, overridden)
 	}
 	observed.Overridden = nil
-	status = Of(newEcho(), observed)
+	status = statusOf(newEcho(), observed)
 	if got := meta.FindStatusCondition(status.Conditions, echov1.ConditionOverridden).Message; got != "No child was changed by admission" || status.Overridden != nil {
 		t.Errorf("message of Overridden = %q with status.overridden = %v, want no change", got, status.Overridden)
 	}
@@ -323,9 +333,42 @@ func TestRejectionsAreJoinedUnderTheMostSevereReason(t *testing.T) {
 		for reason := range strings.FieldsSeq(test.reasons) {
 			observed.Rejected = append(observed.Rejected, Failure{reason, "of " + reason})
 		}
-		degraded := meta.FindStatusCondition(Of(newEcho(), observed).Conditions, echov1.ConditionDegraded)
+		degraded := meta.FindStatusCondition(statusOf(newEcho(), observed).Conditions, echov1.ConditionDegraded)
 		if message := "of " + strings.Join(strings.Fields(test.reasons), "; of "); degraded.Reason != test.want || degraded.Message != message {
 			t.Errorf("%s: Degraded = %s %q, want %s %q", test.reasons, degraded.Reason, degraded.Message, test.want, message)
+		}
+	}
+}
+
+// The Deployment controller may report the rejected pods of a rollout before it counts the first one.
+func TestAQuotaWithoutRoomIsAFailureAfterAMoment(t *testing.T) {
+	const (
+		inFlight = "-RollingOut +Serving +RollingOut -AsExpected -AsExpected"
+		rejected = "-PodsRejected +Serving +RollingOut +PodsRejected -AsExpected"
+		overdue  = "-PodsRejected +Serving -ProgressDeadlineExceeded +PodsRejected -AsExpected +PodsRejected"
+	)
+	for name, test := range map[string]struct {
+		seconds      int64
+		updated      int32
+		want         string
+		requeueAfter int64
+	}{
+		"at the start":                  {0, 0, inFlight, 10},
+		"a moment later":                {9, 0, inFlight, 1},
+		"when no pod was created":       {10, 0, rejected, 110},
+		"when one pod was created":      {10, 1, inFlight, 110},
+		"when the rollout is overdue":   {120, 1, overdue, 0},
+		"when it is, and without a pod": {120, 0, overdue, 0},
+	} {
+		echo := withProgressing(newEcho(), metav1.ConditionTrue, echov1.ReasonRollingOut, test.seconds)
+		observed := Observation{
+			Deployment: deployment(2+test.updated, test.updated, 2, 2, rollingOut, replicaFailure), Service: &corev1.Service{}, Now: now,
+		}
+		if got := reasons(statusOf(echo, observed)); got != test.want {
+			t.Errorf("%s: conditions = %s, want %s", name, got, test.want)
+		}
+		if got := requeueSeconds(echo, observed); got != test.requeueAfter {
+			t.Errorf("%s: requeueAfter = %d, want %d", name, got, test.requeueAfter)
 		}
 	}
 }

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,43 +32,57 @@ type Route struct {
 // condition has room for those of all parents.
 const maxParentMessage = 400
 
-// routedCondition returns the condition Routed.
-func routedCondition(echo *echov1.Echo, observed Observation) metav1.Condition {
-	route := *observed.Route
+// route returns the condition Routed.
+func (a *Assessment) route() verdict {
+	if a.Route == nil {
+		return verdict{}
+	}
+	route, end := *a.Route, a.unknownSince(echov1.ConditionRouted).Add(deadline)
+	fails := func(routedReason, reason, message string) verdict {
+		routed := condition(echov1.ConditionRouted, metav1.ConditionFalse, routedReason, "%s", message)
+		return verdict{routed, &Failure{Reason: reason, Message: routed.Message}, time.Time{}}
+	}
+	// waits is a failure, too, when the time is over.
+	waits := func(reason, message string) verdict {
+		routed := condition(echov1.ConditionRouted, metav1.ConditionUnknown, reason, "%s", message)
+		if a.expired(end) {
+			return verdict{routed, &Failure{Reason: reason, Message: routed.Message}, time.Time{}}
+		}
+		return verdict{routed, nil, end}
+	}
 	switch {
 	case route.NotInstalled:
-		return condition(echov1.ConditionRouted, metav1.ConditionFalse, echov1.ReasonGatewayAPINotInstalled,
+		return fails(echov1.ReasonGatewayAPINotInstalled, echov1.ReasonGatewayAPINotInstalled,
 			"The cluster does not serve HTTPRoute in gateway.networking.k8s.io/v1: install the CRDs of the Gateway API")
 	case route.Failure != nil:
-		return condition(echov1.ConditionRouted, metav1.ConditionFalse, route.Failure.Reason, "%s", route.Failure.Message)
-	case route.Object == nil || echo.Spec.Route == nil:
-		message := cmp.Or(route.Waiting, fmt.Sprintf("HTTPRoute %s does not exist", children.Name(echo)))
-		if routeDeadlineLeft(echo, observed) == 0 || previousRouted(echo, echov1.ReasonProgressDeadlineExceeded) {
-			return condition(echov1.ConditionRouted, metav1.ConditionFalse, echov1.ReasonProgressDeadlineExceeded, "%s", message)
+		return fails(route.Failure.Reason, echov1.ReasonRouteRejected, route.Failure.Message)
+	case route.Object == nil || a.echo.Spec.Route == nil:
+		message := cmp.Or(route.Waiting, fmt.Sprintf("HTTPRoute %s does not exist", children.Name(a.echo)))
+		if a.expired(end) || a.previous(echov1.ConditionRouted).Reason == echov1.ReasonProgressDeadlineExceeded {
+			return fails(echov1.ReasonProgressDeadlineExceeded, echov1.ReasonProgressDeadlineExceeded, message)
 		}
-		return condition(echov1.ConditionRouted, metav1.ConditionUnknown, echov1.ReasonRouteNotCreated, "%s", message)
+		return waits(echov1.ReasonRouteNotCreated, message)
 	}
 	var rejected, pending []string
 	var reason string
-	for _, ref := range children.ParentRefs(echo.Spec.Route) {
+	for _, ref := range children.ParentRefs(a.echo.Spec.Route) {
 		accepted, rejection := parentStatusOf(ref, route.Object)
-		switch {
+		switch name := parentName(ref, a.echo.Namespace); {
 		case rejection != nil:
 			reason = cmp.Or(reason, parentReason(rejection.Reason))
-			rejected = append(rejected, fmt.Sprintf("%s: %s: %s", parentName(ref, echo.Namespace),
-				parentReason(rejection.Reason), Truncate(rejection.Message, maxParentMessage)))
+			rejected = append(rejected, fmt.Sprintf("%s: %s: %s", name, parentReason(rejection.Reason), Truncate(rejection.Message, maxParentMessage)))
 		case !accepted:
-			pending = append(pending, parentName(ref, echo.Namespace))
+			pending = append(pending, name)
 		}
 	}
 	switch {
 	case len(rejected) > 0:
-		return condition(echov1.ConditionRouted, metav1.ConditionFalse, reason, "%s", strings.Join(rejected, "; "))
+		return fails(reason, echov1.ReasonRouteRejected, strings.Join(rejected, "; "))
 	case len(pending) > 0:
-		return condition(echov1.ConditionRouted, metav1.ConditionUnknown, echov1.ReasonRouteNotReconciled,
-			"The newest HTTPRoute %s has no status from %s", children.Name(echo), strings.Join(pending, ", "))
+		return waits(echov1.ReasonRouteNotReconciled,
+			fmt.Sprintf("The newest HTTPRoute %s has no status from %s", children.Name(a.echo), strings.Join(pending, ", ")))
 	default:
-		return condition(echov1.ConditionRouted, metav1.ConditionTrue, echov1.ReasonAccepted, "Every Gateway accepted the route")
+		return verdict{condition: condition(echov1.ConditionRouted, metav1.ConditionTrue, echov1.ReasonAccepted, "Every Gateway accepted the route")}
 	}
 }
 
@@ -125,37 +139,4 @@ func parentReason(reason string) string {
 		return reason
 	}
 	return echov1.ReasonRouteRejected
-}
-
-// previousRouted reports whether the Echo's condition Routed has the reason for the current generation.
-func previousRouted(echo *echov1.Echo, reason string) bool {
-	c := meta.FindStatusCondition(echo.Status.Conditions, echov1.ConditionRouted)
-	return c != nil && c.ObservedGeneration == echo.Generation && c.Reason == reason
-}
-
-// routeFailure returns the failure that the condition Routed reports, or nil.
-func routeFailure(echo *echov1.Echo, observed Observation, routed *metav1.Condition) *Failure {
-	isOverdue := routed != nil && routed.Status == metav1.ConditionUnknown && routeDeadlineLeft(echo, observed) == 0
-	switch {
-	case routed == nil || routed.Status != metav1.ConditionFalse && !isOverdue:
-		return nil
-	case isOverdue, slices.Contains([]string{echov1.ReasonGatewayAPINotInstalled, echov1.ReasonProgressDeadlineExceeded}, routed.Reason):
-		return &Failure{Reason: routed.Reason, Message: routed.Message}
-	default:
-		return &Failure{Reason: echov1.ReasonRouteRejected, Message: routed.Message}
-	}
-}
-
-// routeRecheck returns the number of seconds until a route without a response is a failure, or 0.
-func routeRecheck(echo *echov1.Echo, observed Observation, status echov1.EchoStatus) int64 {
-	routed := meta.FindStatusCondition(status.Conditions, echov1.ConditionRouted)
-	if routed == nil || routed.Status != metav1.ConditionUnknown {
-		return 0
-	}
-	return routeDeadlineLeft(echo, observed)
-}
-
-// routeDeadlineLeft returns how many seconds are left for a route that does not exist, or that nobody responds.
-func routeDeadlineLeft(echo *echov1.Echo, observed Observation) int64 {
-	return observed.left(unknownSince(echo, echov1.ConditionRouted, observed.Now))
 }

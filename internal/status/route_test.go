@@ -126,7 +126,7 @@ func TestRoutedMirrorsTheStatusOfTheParents(t *testing.T) {
 
 func expectRouted(t *testing.T, observed Observation, want, others string) {
 	t.Helper()
-	conditions := Of(withRoute(newEcho()), observed).Conditions
+	conditions := statusOf(withRoute(newEcho()), observed).Conditions
 	if c := meta.FindStatusCondition(conditions, echov1.ConditionRouted); c == nil || fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message) != want {
 		t.Errorf("Routed = %+v, want %s", c, want)
 	}
@@ -169,11 +169,11 @@ func TestARolloutAndFailuresOfPodsTakePrecedenceOverTheRoute(t *testing.T) {
 }
 
 func TestRoutedExistsOnlyWithARoute(t *testing.T) {
-	status := Of(newEcho(), Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}})
+	status := statusOf(newEcho(), Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}})
 	if c := meta.FindStatusCondition(status.Conditions, echov1.ConditionRouted); c != nil || status.ExternalURL != "" {
 		t.Errorf("without a route: Routed = %v, externalURL = %q, want none", c, status.ExternalURL)
 	}
-	if got := Of(withRoute(newEcho()), Observation{Route: &Route{}}).ExternalURL; got != "https://a.example:8443/" {
+	if got := statusOf(withRoute(newEcho()), Observation{Route: &Route{}}).ExternalURL; got != "https://a.example:8443/" {
 		t.Errorf("externalURL = %q, want https://a.example:8443/", got)
 	}
 }

@@ -2,15 +2,15 @@
 package status
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
@@ -54,141 +54,122 @@ type Observation struct {
 	Now metav1.Time
 }
 
-// Of returns the status for an observation and for the Echo's previous status. Its conditions have
-// no transition times.
-func Of(echo *echov1.Echo, observed Observation) echov1.EchoStatus {
-	var pods appsv1.DeploymentStatus
-	if observed.Deployment != nil {
-		pods = observed.Deployment.Status
-	}
+// verdict is what one subject adds to the status. It is empty for a subject that the Echo does not have.
+type verdict struct {
+	condition metav1.Condition
+	// failure is nil unless the subject fails until a user or the cluster acts.
+	failure *Failure
+	// until is when the verdict may be another one although no object changes, or zero.
+	until time.Time
+}
+
+// Status returns the next status, and after which time it may be outdated although no object has changed, or 0.
+func (a *Assessment) Status() (echov1.EchoStatus, time.Duration) {
+	echo := a.echo
 	if echo.DeletionTimestamp != nil {
-		observed.Overridden = echo.Status.Overridden // The children of a terminating Echo are not compared.
+		a.Overridden = echo.Status.Overridden // The children of a terminating Echo are not compared.
 	}
+	conditions, until := a.conditions()
 	status := echov1.EchoStatus{
 		Preview:            preview(echo.Spec.Message),
-		Ready:              fmt.Sprintf("%d/%d", pods.ReadyReplicas, echo.Spec.Replicas),
-		Replicas:           pods.Replicas,
-		ReadyReplicas:      pods.ReadyReplicas,
-		AvailableReplicas:  pods.AvailableReplicas,
+		Ready:              fmt.Sprintf("%d/%d", a.pods.ReadyReplicas, echo.Spec.Replicas),
+		Replicas:           a.pods.Replicas,
+		ReadyReplicas:      a.pods.ReadyReplicas,
+		AvailableReplicas:  a.pods.AvailableReplicas,
 		Selector:           children.Selector(echo).String(),
 		URL:                children.URL(echo),
 		ExternalURL:        children.ExternalURL(echo),
 		ObservedGeneration: echo.Generation,
-		Overridden:         observed.Overridden,
+		Overridden:         a.Overridden,
+		Conditions:         conditions,
 	}
-	for _, condition := range conditions(echo, observed, pods) {
-		condition.ObservedGeneration = echo.Generation
-		status.Conditions = append(status.Conditions, condition)
+	for i := range status.Conditions {
+		a.setTransitionTime(&status.Conditions[i])
 	}
-	return status
+	if echo.DeletionTimestamp != nil || until.IsZero() {
+		return status, 0
+	}
+	return status, until.Sub(a.Now.Time)
 }
 
-// maxPreview is the maximum number of characters of the preview of a message.
-const maxPreview = 40
-
-// preview returns the first line of the message, shortened.
-func preview(message string) string {
-	message = strings.TrimSpace(message)
-	message = message[:min(len(message), (maxPreview+1)*utf8.UTFMax)] // Longer than the preview, and cheap.
-	if end := strings.IndexAny(message, "\n\v\f\r\u0085\u2028\u2029"); end >= 0 {
-		message = message[:end] + "…"
+// setTransitionTime completes a condition. What a newer generation waits for starts when that is observed. A new Echo
+// that is not Ready has been so since its creation.
+func (a *Assessment) setTransitionTime(c *metav1.Condition) {
+	c.ObservedGeneration = a.echo.Generation
+	before := meta.FindStatusCondition(a.echo.Status.Conditions, c.Type)
+	isRollingOut := c.Type == echov1.ConditionProgressing && c.Status == metav1.ConditionTrue
+	waits := isRollingOut || c.Status == metav1.ConditionUnknown
+	isUnchanged := before != nil && before.Status == c.Status && (!waits || before.ObservedGeneration == c.ObservedGeneration)
+	switch {
+	case isUnchanged:
+		c.LastTransitionTime = before.LastTransitionTime
+	case len(a.echo.Status.Conditions) == 0 && c.Type == echov1.ConditionReady && c.Status == metav1.ConditionFalse:
+		c.LastTransitionTime = a.echo.CreationTimestamp
+	default:
+		c.LastTransitionTime = a.Now
 	}
-	return Truncate(message, maxPreview)
 }
 
 // conditions returns Ready, Available, Progressing, Degraded and Overridden, with a route or a
-// verification also Routed and Verified, and while a failure lasts also Stalled.
-func conditions(echo *echov1.Echo, observed Observation, pods appsv1.DeploymentStatus) []metav1.Condition {
-	available := availableCondition(echo, observed, pods)
-	var routed, verified, stalled *metav1.Condition
-	if observed.Route != nil {
-		routed = new(routedCondition(echo, observed))
+// verification also Routed and Verified, and while a failure lasts also Stalled. It also returns when they may change.
+func (a *Assessment) conditions() ([]metav1.Condition, time.Time) {
+	available, overridden := a.availableCondition(), overriddenCondition(a.Overridden)
+	rollout, route := a.rollout(), a.route()
+	verification := a.verification(rollout.condition)
+
+	failure := rollout.failure
+	if a.serves() {
+		failure = route.failure
 	}
-	if observed.Verification != nil {
-		verified = new(verifiedCondition(echo, observed))
+	if failure == nil && a.isRolledOut {
+		failure = verification.failure
 	}
-	var all []metav1.Condition
-	if echo.DeletionTimestamp != nil {
-		message := "The Echo is being deleted"
-		all = []metav1.Condition{
-			condition(echov1.ConditionReady, metav1.ConditionFalse, echov1.ReasonTerminating, "%s", message),
-			available,
-			condition(echov1.ConditionProgressing, metav1.ConditionFalse, echov1.ReasonTerminating, "%s", message),
-			degradedCondition(nil),
-		}
-	} else {
-		failure := failureOf(echo, observed, routed, verified)
-		progressing := progressingCondition(echo, observed, failure)
-		if waitsInVain := verified != nil && verified.Reason == echov1.ReasonRollingOut && progressing.Reason == echov1.ReasonProgressDeadlineExceeded; waitsInVain {
-			verified.Reason = progressing.Reason
-		}
-		ready := readyCondition(echo, observed, failure, progressing, available, routed, verified)
-		all = []metav1.Condition{ready, available, progressing, degradedCondition(failure)}
-		stalled = stalledCondition(failure, progressing)
+	progressing := rollout.condition
+	ready := a.ready(failure, progressing, available, route.condition, verification.condition)
+	if a.echo.DeletionTimestamp != nil {
+		failure = nil
+		ready = condition(echov1.ConditionReady, metav1.ConditionFalse, echov1.ReasonTerminating, "The Echo is being deleted")
+		progressing = condition(echov1.ConditionProgressing, metav1.ConditionFalse, echov1.ReasonTerminating, "The Echo is being deleted")
 	}
-	all = append(all, overriddenCondition(observed.Overridden))
-	for _, optional := range []*metav1.Condition{routed, verified, stalled} {
-		if optional != nil {
-			all = append(all, *optional)
+	all := []metav1.Condition{ready, available, progressing, degraded(failure), overridden}
+	for _, optional := range []metav1.Condition{route.condition, verification.condition, stalled(failure, progressing)} {
+		if optional.Type != "" {
+			all = append(all, optional)
 		}
 	}
-	return all
+	return all, a.next(rollout.until, route.until, verification.until)
 }
 
-// failureOf returns why the Echo is not Ready until somebody acts, or nil.
-func failureOf(echo *echov1.Echo, observed Observation, routed, verified *metav1.Condition) *Failure {
-	failure := routeFailure(echo, observed, routed)
-	if !serves(echo, observed) {
-		failure = mostSevere(echo, observed)
-	}
-	if failure != nil || !IsRolledOut(echo, observed) {
-		return failure
-	}
-	return verificationFailure(verified)
-}
-
-func degradedCondition(failure *Failure) metav1.Condition {
+func degraded(failure *Failure) metav1.Condition {
 	if failure == nil {
 		return condition(echov1.ConditionDegraded, metav1.ConditionFalse, echov1.ReasonAsExpected, "No failure observed")
 	}
 	return condition(echov1.ConditionDegraded, metav1.ConditionTrue, failure.Reason, "%s", failure.Message)
 }
 
-// stalledCondition returns Stalled while a failure lasts, or nil. kstatus reads Stalled; it does not know Degraded. A
+// stalled returns Stalled while a failure lasts. kstatus reads Stalled; it does not know Degraded. A
 // failure during a rollout may still pass: if it does not, Progressing becomes False at the deadline.
-func stalledCondition(failure *Failure, progressing metav1.Condition) *metav1.Condition {
+func stalled(failure *Failure, progressing metav1.Condition) metav1.Condition {
 	if failure == nil || progressing.Status == metav1.ConditionTrue {
-		return nil
+		return metav1.Condition{}
 	}
-	return new(condition(echov1.ConditionStalled, metav1.ConditionTrue, failure.Reason, "%s", failure.Message))
+	return condition(echov1.ConditionStalled, metav1.ConditionTrue, failure.Reason, "%s", failure.Message)
 }
 
-func progressingCondition(echo *echov1.Echo, observed Observation, failure *Failure) metav1.Condition {
-	switch {
-	case failure != nil && !isUpdated(echo, observed) && rolloutIsOverdue(echo, observed):
-		return condition(echov1.ConditionProgressing, metav1.ConditionFalse, echov1.ReasonProgressDeadlineExceeded, "%s", failure.Message)
-	case !IsRolledOut(echo, observed):
-		return condition(echov1.ConditionProgressing, metav1.ConditionTrue, echov1.ReasonRollingOut, "%s", progress(echo, observed))
-	default:
-		return condition(echov1.ConditionProgressing, metav1.ConditionFalse, echov1.ReasonRolledOut, "Every pod runs the newest spec")
-	}
-}
-
-// readyCondition returns the summary of the failure and of the other conditions: the first that is not as it should be.
-func readyCondition(
-	echo *echov1.Echo, observed Observation, failure *Failure, progressing, available metav1.Condition, routed, verified *metav1.Condition,
-) metav1.Condition {
+// ready returns the summary of the failure and of the other conditions: the first that is not as it should be.
+func (a *Assessment) ready(failure *Failure, progressing, available, routed, verified metav1.Condition) metav1.Condition {
 	notReady := func(reason, message string) metav1.Condition {
 		return condition(echov1.ConditionReady, metav1.ConditionFalse, reason, "%s", message)
 	}
-	isUnrouted := routed != nil && routed.Status != metav1.ConditionTrue
-	isUnverified := verified != nil && verified.Status != metav1.ConditionTrue && !wasReady(echo)
+	wasReady := a.previous(echov1.ConditionReady).Status == metav1.ConditionTrue
+	isUnrouted := routed.Type != "" && routed.Status != metav1.ConditionTrue
+	isUnverified := verified.Type != "" && verified.Status != metav1.ConditionTrue && !wasReady
 	switch {
 	case failure != nil:
 		return notReady(failure.Reason, failure.Message)
-	case !IsRolledOut(echo, observed):
+	case !a.isRolledOut:
 		return notReady(progressing.Reason, progressing.Message)
-	case !allAvailable(echo, observed.Deployment):
+	case !a.isAvailable:
 		return notReady(echov1.ReasonPodsNotReady, available.Message)
 	case isUnrouted:
 		return notReady(routed.Reason, routed.Message)
@@ -199,15 +180,15 @@ func readyCondition(
 	}
 }
 
-func availableCondition(echo *echov1.Echo, observed Observation, pods appsv1.DeploymentStatus) metav1.Condition {
+func (a *Assessment) availableCondition() metav1.Condition {
 	switch {
-	case observed.Service == nil:
+	case a.Service == nil:
 		return condition(echov1.ConditionAvailable, metav1.ConditionFalse, echov1.ReasonNotServing, "The Echo has no Service")
-	case pods.AvailableReplicas == 0:
+	case a.pods.AvailableReplicas == 0:
 		return condition(echov1.ConditionAvailable, metav1.ConditionFalse, echov1.ReasonNotServing, "No pod is available")
 	default:
 		return condition(echov1.ConditionAvailable, metav1.ConditionTrue, echov1.ReasonServing,
-			"%d of %d pods are available", pods.AvailableReplicas, echo.Spec.Replicas)
+			"%d of %d pods are available", a.pods.AvailableReplicas, a.echo.Spec.Replicas)
 	}
 }
 
@@ -222,41 +203,17 @@ func overriddenCondition(overridden []echov1.OverriddenChild) metav1.Condition {
 	return condition(echov1.ConditionOverridden, metav1.ConditionTrue, echov1.ReasonChangedByAdmission, "%s", strings.Join(messages, "; "))
 }
 
-// mostSevere returns the most severe failure of an Echo that does not serve its newest spec.
-func mostSevere(echo *echov1.Echo, observed Observation) *Failure {
-	if len(observed.Rejected) > 0 {
-		return join(observed.Rejected)
-	}
-	if failure := podsRejected(observed.Deployment); failure != nil && !makesRoom(echo, observed) {
-		return failure
-	}
-	if failure := failureOfPods(echo, observed); failure != nil {
-		return failure
-	}
-	return overdue(echo, observed)
-}
+// maxPreview is the maximum number of characters of the preview of a message.
+const maxPreview = 40
 
-// rejections are the reasons of Observation.Rejected, most severe first.
-var rejections = []string{echov1.ReasonConflict, echov1.ReasonRejected, echov1.ReasonRepeatedDrift}
-
-// join returns one failure with the most severe reason and all messages.
-func join(failures []Failure) *Failure {
-	severity := func(failure Failure) int { return slices.Index(rejections, failure.Reason) }
-	messages := make([]string, len(failures))
-	for i, failure := range failures {
-		messages[i] = failure.Message
+// preview returns the first line of the message, shortened.
+func preview(message string) string {
+	message = strings.TrimSpace(message)
+	message = message[:min(len(message), (maxPreview+1)*utf8.UTFMax)] // Longer than the preview, and cheap.
+	if end := strings.IndexAny(message, "\n\v\f\r\u0085\u2028\u2029"); end >= 0 {
+		message = message[:end] + "…"
 	}
-	return &Failure{
-		Reason:  slices.MinFunc(failures, func(a, b Failure) int { return cmp.Compare(severity(a), severity(b)) }).Reason,
-		Message: strings.Join(messages, "; "),
-	}
-}
-
-func podsRejected(deployment *appsv1.Deployment) *Failure {
-	if c := deploymentCondition(deployment, appsv1.DeploymentReplicaFailure); c != nil && c.Status == corev1.ConditionTrue {
-		return &Failure{Reason: echov1.ReasonPodsRejected, Message: c.Message}
-	}
-	return nil
+	return Truncate(message, maxPreview)
 }
 
 // maxMessage is the maximum number of characters of a message. The API allows 32,768.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -151,10 +152,6 @@ var conditionTests = map[string]struct {
 		Observation{Deployment: deployment(3, 1, 2, 2, rollingOut, replicaFailure), Service: &corev1.Service{}}, "2/2",
 		"-RollingOut +Serving +RollingOut -AsExpected -AsExpected", "1 of 2 pods run the newest spec, 2 are available; the others wait: exceeded quota: small",
 	},
-	"a quota has room for no new pod": {
-		Observation{Deployment: deployment(2, 0, 2, 2, rollingOut, replicaFailure), Service: &corev1.Service{}}, "2/2",
-		"-PodsRejected +Serving +RollingOut +PodsRejected -AsExpected", "exceeded quota: small",
-	},
 	"the nodes have room for one new pod, while old ones are replaced": {
 		Observation{Deployment: deployment(3, 2, 2, 2, rollingOut), Service: &corev1.Service{}, Pods: []corev1.Pod{scheduled, unschedulable}}, "2/2",
 		"-RollingOut +Serving +RollingOut -AsExpected -AsExpected", "2 of 2 pods run the newest spec",
@@ -163,7 +160,7 @@ var conditionTests = map[string]struct {
 		Observation{Deployment: deployment(3, 2, 2, 2, rollingOut), Service: &corev1.Service{}, Pods: []corev1.Pod{unschedulable}}, "2/2",
 		"-Unschedulable +Serving +RollingOut +Unschedulable -AsExpected", "Pod p: 0/1 nodes",
 	},
-	"the progress deadline is exceeded": {
+	"the progress deadlineSeconds is exceeded": {
 		Observation{Deployment: deployment(2, 1, 1, 1, deadlineCondition), Service: &corev1.Service{}}, "1/2",
 		"-ProgressDeadlineExceeded +Serving -ProgressDeadlineExceeded +ProgressDeadlineExceeded -AsExpected +ProgressDeadlineExceeded", "1 of 2 pods run the newest spec",
 	},
@@ -187,7 +184,7 @@ func TestOfReportsTheConditions(t *testing.T) {
 	for name, test := range conditionTests {
 		t.Run(name, func(t *testing.T) {
 			test.observed.NewestReplicaSet, test.observed.Now = newest, now
-			status := Of(withProgressing(newEcho(), metav1.ConditionFalse, echov1.ReasonRolledOut, 3600), test.observed)
+			status := statusOf(withProgressing(newEcho(), metav1.ConditionFalse, echov1.ReasonRolledOut, 3600), test.observed)
 			if status.Ready != test.ready {
 				t.Errorf("status.ready = %s, want %s", status.Ready, test.ready)
 			}
@@ -211,7 +208,7 @@ func TestOfReportsTheConditions(t *testing.T) {
 }
 
 func TestOfReportsEndpointAndPods(t *testing.T) {
-	status := Of(newEcho(), Observation{Deployment: deployment(3, 2, 2, 1)})
+	status := statusOf(newEcho(), Observation{Deployment: deployment(3, 2, 2, 1)})
 	got := fmt.Sprint(status.URL, " ", status.Selector, " ", status.Ready, " ", status.Replicas, " ", status.ReadyReplicas, " ", status.AvailableReplicas, " ", status.ObservedGeneration)
 	if want := "http://echo-hello.op-demo.svc kkloud.io/echo=hello 2/2 3 2 1 7"; got != want {
 		t.Errorf("endpoint and pods = %s, want %s", got, want)
@@ -228,7 +225,7 @@ func TestRolloutIsInFlightUntilItCompletesOrFails(t *testing.T) {
 		"completed": {Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}}, false},
 		"failed":    {rejected, false},
 	} {
-		if got := RolloutInFlight(Of(newEcho(), test.observed)); got != test.want {
+		if got := RolloutInFlight(statusOf(newEcho(), test.observed)); got != test.want {
 			t.Errorf("%s: RolloutInFlight = %t, want %t", name, got, test.want)
 		}
 	}
@@ -272,7 +269,7 @@ func TestTruncateReturnsOneLineOfPrintableCharacters(t *testing.T) {
 			t.Errorf("Truncate(%q, 6) = %q, want %q", text, got, want)
 		}
 	}
-	status := Of(newEcho(), Observation{Rejected: []Failure{{"Rejected", strings.Repeat("x", 40000)}}})
+	status := statusOf(newEcho(), Observation{Rejected: []Failure{{"Rejected", strings.Repeat("x", 40000)}}})
 	if length := len(status.Conditions[0].Message); length > 32768 {
 		t.Errorf("the message has %d characters, the API allows 32768", length)
 	}
@@ -298,5 +295,50 @@ func TestPreviewIsTheFirstLineOfTheMessage(t *testing.T) {
 		if got := preview(message); got != want {
 			t.Errorf("preview(%.60q) = %q, want %q", message, got, want)
 		}
+	}
+}
+
+const (
+	deadlineSeconds    = int64(deadline / time.Second)
+	crashWindowSeconds = int64(crashWindow / time.Second)
+)
+
+// statusOf returns the status without transition times.
+func statusOf(echo *echov1.Echo, observed Observation) echov1.EchoStatus {
+	status, _ := Assess(echo, observed).Status()
+	for i := range status.Conditions {
+		status.Conditions[i].LastTransitionTime = metav1.Time{}
+	}
+	return status
+}
+
+// requeueSeconds returns when the status has to be computed again.
+func requeueSeconds(echo *echov1.Echo, observed Observation) int64 {
+	_, after := Assess(echo, observed).Status()
+	return int64(after / time.Second)
+}
+
+// A second scale-up has its own two minutes.
+func TestARolloutStartsWithEachGeneration(t *testing.T) {
+	past := metav1.Unix(now.Unix()-100, 0)
+	for name, test := range map[string]struct {
+		pods       int32
+		generation int64
+		want       metav1.Time
+	}{
+		"the same rollout":           {1, 7, past},
+		"a rollout of a newer spec":  {1, 8, now},
+		"no rollout of a newer spec": {2, 8, past},
+	} {
+		t.Run(name, func(t *testing.T) {
+			observed := Observation{Deployment: deployment(2, 2, test.pods, test.pods), Service: &corev1.Service{}, Now: past}
+			echo := newEcho()
+			echo.Status, _ = Assess(echo, observed).Status()
+			echo.Generation, observed.Now = test.generation, now
+			next, _ := Assess(echo, observed).Status()
+			if got := meta.FindStatusCondition(next.Conditions, echov1.ConditionProgressing).LastTransitionTime; !got.Equal(&test.want) {
+				t.Errorf("transition time of Progressing = %s, want %s", got, test.want)
+			}
+		})
 	}
 }

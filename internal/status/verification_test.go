@@ -86,7 +86,7 @@ var verificationTests = map[string]struct {
 	verification Verification
 	want         string // Status and reason of the condition Verified.
 	message      string // Part of its message.
-	recheck      int64
+	requeueAfter int64
 }{
 	"not written yet": {Verification{Outdated: true}, "Unknown RollingOut", "after the rollout of the newest spec", 0},
 	"an earlier verifier is ready": {Verification{Outdated: true, Deployment: verifierDeployment(1, 1, 1)},
@@ -158,7 +158,7 @@ func TestVerifiedFollowsTheVerifier(t *testing.T) {
 				if test.verification.Failure != nil {
 					observed.Rejected = []Failure{*test.verification.Failure}
 				}
-				status := Of(echo, observed)
+				status := statusOf(echo, observed)
 				verified, ready := meta.FindStatusCondition(status.Conditions, echov1.ConditionVerified), meta.FindStatusCondition(status.Conditions, echov1.ConditionReady)
 				if got := fmt.Sprint(verified.Status, " ", verified.Reason); got != test.want || !strings.Contains(verified.Message, test.message) {
 					t.Errorf("Verified = %s (%s), want %s with %q", got, verified.Message, test.want, test.message)
@@ -175,12 +175,12 @@ func TestVerifiedFollowsTheVerifier(t *testing.T) {
 				if is := meta.IsStatusConditionTrue(status.Conditions, echov1.ConditionDegraded); is != wantDegraded {
 					t.Errorf("Degraded = %t, want %t", is, wantDegraded)
 				}
-				recheck := test.recheck
-				if isPending := test.want == "Unknown Verifying" || test.want == "Unknown RollingOut"; isPending && recheck == 0 {
-					recheck = deadline
+				requeueAfter := test.requeueAfter
+				if isPending := test.want == "Unknown Verifying" || test.want == "Unknown RollingOut"; isPending && requeueAfter == 0 {
+					requeueAfter = deadlineSeconds
 				}
-				if got := Recheck(echo, observed, status); test.verification.Failure == nil && got != recheck {
-					t.Errorf("Recheck = %d, want %d", got, recheck)
+				if got := requeueSeconds(echo, observed); test.verification.Failure == nil && got != requeueAfter {
+					t.Errorf("requeueAfter = %d, want %d", got, requeueAfter)
 				}
 				if needs := NeedsVerifierPods(observed); !needs && len(test.verification.Pods) > 0 {
 					t.Error("NeedsVerifierPods = false, but the verifier is not ready")
@@ -195,7 +195,7 @@ func TestPodsOfAVerifierThatAreMissingForLong(t *testing.T) {
 		seconds, rolledOut, generation int64 // The first two are seconds ago.
 		status                         metav1.ConditionStatus
 		want                           string
-		recheck                        int64
+		requeueAfter                   int64
 	}{
 		{29, 900, 7, metav1.ConditionUnknown, "Unknown Verifying", 1},
 		{30, 900, 7, metav1.ConditionUnknown, "Unknown VerifierNotRunning", 0},
@@ -211,11 +211,11 @@ func TestPodsOfAVerifierThatAreMissingForLong(t *testing.T) {
 			ObservedGeneration: test.generation, LastTransitionTime: metav1.Unix(now.Unix()-test.seconds, 0)}}
 		observed := Observation{Deployment: server, Service: &corev1.Service{}, Now: now,
 			Verification: &Verification{DaemonSet: verifierSet(3, 1, 2)}}
-		status := Of(echo, observed)
+		status := statusOf(echo, observed)
 		verified := meta.FindStatusCondition(status.Conditions, echov1.ConditionVerified)
-		if got := fmt.Sprint(verified.Status, " ", verified.Reason); got != test.want || Recheck(echo, observed, status) != test.recheck {
-			t.Errorf("%s for %d s: Verified = %s with a recheck after %d s, want %s and %d", test.status, test.seconds, got,
-				Recheck(echo, observed, status), test.want, test.recheck)
+		if got := fmt.Sprint(verified.Status, " ", verified.Reason); got != test.want || requeueSeconds(echo, observed) != test.requeueAfter {
+			t.Errorf("%s for %d s: Verified = %s with a requeueAfter after %d s, want %s and %d", test.status, test.seconds, got,
+				requeueSeconds(echo, observed), test.want, test.requeueAfter)
 		}
 		if isFailure := verified.Reason == echov1.ReasonVerifierNotRunning; isFailure != strings.Contains(verified.Message, "on 1 of 3 nodes") {
 			t.Errorf("message of %s = %q", verified.Reason, verified.Message)
@@ -227,12 +227,12 @@ func TestVerifierThatSawARolloutHasTimeToForgetIt(t *testing.T) {
 	for _, test := range []struct {
 		started, rolledOut int64 // Seconds ago.
 		want               string
-		recheck            int64
+		requeueAfter       int64
 	}{
-		{started: 900, rolledOut: afterRollout - 1, want: "Unknown Verifying", recheck: 1},
+		{started: 900, rolledOut: afterRollout - 1, want: "Unknown Verifying", requeueAfter: 1},
 		{started: 900, rolledOut: afterRollout, want: "False VerificationFailed"},
 		{started: decision, rolledOut: decision, want: "False VerificationFailed"},
-		{started: 10, rolledOut: 900, want: "Unknown Verifying", recheck: decision - 10},
+		{started: 10, rolledOut: 900, want: "Unknown Verifying", requeueAfter: decision - 10},
 	} {
 		server := deployment(2, 2, 2, 2)
 		server.Status.Conditions[0].LastUpdateTime = metav1.Unix(now.Unix()-test.rolledOut, 0)
@@ -240,11 +240,11 @@ func TestVerifierThatSawARolloutHasTimeToForgetIt(t *testing.T) {
 			Deployment: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", test.started, "service")),
 		}}
 		echo := withVerify(newEcho())
-		status := Of(echo, observed)
+		status := statusOf(echo, observed)
 		verified := meta.FindStatusCondition(status.Conditions, echov1.ConditionVerified)
-		if got := fmt.Sprint(verified.Status, " ", verified.Reason); got != test.want || Recheck(echo, observed, status) != test.recheck {
-			t.Errorf("started %d s and rolled out %d s ago: Verified = %s with a recheck after %d s, want %s and %d",
-				test.started, test.rolledOut, got, Recheck(echo, observed, status), test.want, test.recheck)
+		if got := fmt.Sprint(verified.Status, " ", verified.Reason); got != test.want || requeueSeconds(echo, observed) != test.requeueAfter {
+			t.Errorf("started %d s and rolled out %d s ago: Verified = %s with a requeueAfter after %d s, want %s and %d",
+				test.started, test.rolledOut, got, requeueSeconds(echo, observed), test.want, test.requeueAfter)
 		}
 	}
 }
@@ -257,11 +257,11 @@ func TestFailureOfTheServersComesBeforeThatOfTheVerification(t *testing.T) {
 		Verification: &Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", 900, "service"))},
 	}
 	echo := withProgressing(withVerify(newEcho()), metav1.ConditionFalse, echov1.ReasonRolledOut, 1)
-	if got, want := reasons(Of(echo, observed)), "-ImagePullFailed +Serving -RolledOut +ImagePullFailed -AsExpected -VerificationFailed +ImagePullFailed"; got != want {
+	if got, want := reasons(statusOf(echo, observed)), "-ImagePullFailed +Serving -RolledOut +ImagePullFailed -AsExpected -VerificationFailed +ImagePullFailed"; got != want {
 		t.Errorf("conditions = %s, want %s", got, want)
 	}
 	observed.Pods = nil
-	if got, want := reasons(Of(echo, observed)), "-VerificationFailed +Serving -RolledOut +VerificationFailed -AsExpected -VerificationFailed +VerificationFailed"; got != want {
+	if got, want := reasons(statusOf(echo, observed)), "-VerificationFailed +Serving -RolledOut +VerificationFailed -AsExpected -VerificationFailed +VerificationFailed"; got != want {
 		t.Errorf("conditions = %s, want %s", got, want)
 	}
 }
@@ -272,11 +272,11 @@ func TestVerifiedOfATerminatingEchoIsUnknown(t *testing.T) {
 	observed := Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}, Now: now, Verification: &Verification{
 		Deployment: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", 1, "service")),
 	}}
-	status := Of(echo, observed)
+	status := statusOf(echo, observed)
 	if got := meta.FindStatusCondition(status.Conditions, echov1.ConditionVerified); got.Status != metav1.ConditionUnknown || got.Reason != echov1.ReasonTerminating {
 		t.Errorf("Verified = %+v, want Unknown, Terminating", got)
 	}
-	if got := Recheck(echo, observed, status); got != 0 {
-		t.Errorf("Recheck = %d, want 0", got)
+	if got := requeueSeconds(echo, observed); got != 0 {
+		t.Errorf("requeueAfter = %d, want 0", got)
 	}
 }

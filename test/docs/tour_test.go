@@ -36,7 +36,7 @@ func unindented(code string) string {
 func TestPackagesToCopyImportNothingOfTheRepository(t *testing.T) {
 	for name := range paths(t) {
 		switch path.Dir(name) {
-		case "internal/backoff", "internal/expectations", "internal/fairqueue":
+		case "internal/backoff", "internal/expectations", "internal/queue":
 			if path.Ext(name) == ".go" && strings.Contains(readFile(t, name), `"github.com/kkloud-io/`) {
 				t.Errorf("%s imports a package of this repository, so other operators cannot copy it: see %s", name, tour)
 			}

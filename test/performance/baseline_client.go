@@ -39,7 +39,7 @@ func (e *environment) createChildren(ctx context.Context, echoes []*echov1.Echo,
 			kind.Mutate(child, echo, inputs)
 			child.SetNamespace(echo.Namespace)
 			child.SetName(kind.ChildName(echo))
-			children.SetGeneration(child, echo.Generation)
+			children.SetEchoGeneration(child, echo.Generation)
 			if err := e.baselineClient.Create(ctx, child); err != nil {
 				return err
 			}
@@ -59,7 +59,7 @@ func (e *environment) updateChildren(ctx context.Context, written []writtenObjec
 		for _, k := range changed {
 			child := w.children[k]
 			children.Kinds[k].Mutate(child, w.echo, inputs)
-			children.SetGeneration(child, w.echo.Generation)
+			children.SetEchoGeneration(child, w.echo.Generation)
 			child.SetManagedFields(nil)
 			if err := e.baselineClient.Update(ctx, child); err != nil {
 				return err
@@ -96,7 +96,7 @@ func (e *environment) writeStatus(ctx context.Context, w writtenObjects) error {
 		}
 	}
 	before := w.echo.Status
-	w.echo.Status = status.Of(w.echo, observation)
+	w.echo.Status, _ = status.Assess(w.echo, observation).Status()
 	for i := range w.echo.Status.Conditions {
 		w.echo.Status.Conditions[i].LastTransitionTime = w.echo.CreationTimestamp
 		if i < len(before.Conditions) {

@@ -36,7 +36,7 @@ func Lists() []client.ObjectList {
 
 // ChildLists returns an empty list for each kind of child.
 func ChildLists() (lists []client.ObjectList) {
-	for _, kind := range children.DifferentObjectKinds() {
+	for _, kind := range children.WatchedKinds() {
 		list, err := scheme.New(kind.Resource.GroupVersion().WithKind(kind.ObjectKind + "List"))
 		if err != nil {
 			panic(err) // The scheme includes every kind, so this is a programming error.
@@ -77,7 +77,7 @@ func Of(object client.Object) string {
 // Watched returns the resources that an operator watches.
 func Watched() []string {
 	resources := []string{Echoes}
-	for _, kind := range children.DifferentObjectKinds() {
+	for _, kind := range children.WatchedKinds() {
 		resources = append(resources, kind.Resource.Resource)
 	}
 	return append(resources, pods)

@@ -60,7 +60,7 @@ func rejections(o harness.Options) (all []harness.Scenario, err error) {
 			reason: echov1.ReasonRejected, message: policyMessage, available: echov1.ReasonServing},
 		{name: "policy for the status", install: policyOfStatus, ofEdit: true},
 	}
-	for _, kind := range children.DifferentObjectKinds() {
+	for _, kind := range children.WatchedKinds() {
 		// Two Echoes have all required children, one of them is created before the quota.
 		allowed, available := "1", echov1.ReasonNotServing
 		if kind.Conditional {

@@ -132,11 +132,11 @@ func states() map[string]*echov1.Echo {
 		rest, echo := i, newEcho()
 		echo.DeletionTimestamp = choose(&rest, deletions)
 		echo.Status.Conditions = choose(&rest, previous())
-		echo.Status = status.Of(echo, status.Observation{
+		echo.Status, _ = status.Assess(echo, status.Observation{
 			Deployment: choose(&rest, deployments()), Service: choose(&rest, services), Rejected: choose(&rest, rejections),
 			Route: choose(&rest, routes(echo.Spec.Route)), Verification: choose(&rest, verifications()),
 			Pods: choose(&rest, podLists()), NewestReplicaSet: newest, Now: now,
-		})
+		}).Status()
 		if rest > 0 {
 			return found // Every combination was chosen.
 		}

@@ -9,10 +9,6 @@ import (
 	"context"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/kkloud-io/echo-operator/internal/children"
 )
 
-func (rec *reconciliation) remove(context.Context, children.Kind, client.Object) (outcome, error) {
-	return outcome{}, nil
-}
+func (c *child) remove(context.Context, client.Object) error { return nil }

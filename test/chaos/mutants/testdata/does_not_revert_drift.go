@@ -14,7 +14,7 @@ import (
 func Deployment(deployment *appsv1.Deployment, echo *echov1.Echo, defaultImage string) {
 	replicas := deployment.Spec.Replicas
 	originalDeployment(deployment, echo, defaultImage)
-	if Generation(deployment) == echo.Generation {
+	if EchoGeneration(deployment) == echo.Generation {
 		deployment.Spec.Replicas = replicas
 	}
 }

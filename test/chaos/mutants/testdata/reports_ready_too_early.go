@@ -7,4 +7,10 @@ package status
 
 import echov1 "github.com/kkloud-io/echo-operator/api/v1"
 
-func IsRolledOut(_ *echov1.Echo, observed Observation) bool { return observed.Deployment != nil }
+func Assess(echo *echov1.Echo, observed Observation) *Assessment {
+	a := originalAssess(echo, observed)
+	if observed.Deployment != nil {
+		a.isAvailable, a.isUpdated, a.isRolledOut = true, true, true
+	}
+	return a
+}

@@ -7,7 +7,8 @@ package backoff
 
 import "time"
 
-func (e *entry[R]) startPause() {
-	e.pause = time.Millisecond
-	e.next = time.Now().Add(e.pause)
+func (p *Pause) start(late time.Duration) {
+	p.length = time.Millisecond
+	p.next = time.Now().Add(p.length)
+	p.forget = p.next.Add(late)
 }

@@ -5,6 +5,4 @@
 
 package status
 
-import echov1 "github.com/kkloud-io/echo-operator/api/v1"
-
-func overdueVerifier(*echov1.Echo, Observation, verifier) *Failure { return nil }
+func (a *Assessment) overdueVerifier(workload, string) string { return "" }

@@ -1,0 +1,159 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/children"
+	"github.com/kkloud-io/echo-operator/internal/informers"
+)
+
+var (
+	// errStaleEcho reports that the Echo in the cache has since been changed or deleted.
+	errStaleEcho = errors.New("the cache lags behind the Echo")
+	// errStaleChild reports that the child in the cache has since been changed or deleted.
+	errStaleChild = errors.New("the cache lags behind the child")
+)
+
+func (c *child) name() types.NamespacedName {
+	return types.NamespacedName{Namespace: c.echo.Namespace, Name: c.kind.ChildName(c.echo)}
+}
+
+// find returns the object with the name of the child, or nil. The cache contains only objects
+// with the operator's label, and only stubs of those that are not children or too large. So an object that is
+// missing there, or that the Echo does not seem to control, is read from the API server if the Echo wants it.
+func (c *child) find(ctx context.Context, wanted bool) (client.Object, error) {
+	var cached client.Object = c.kind.New()
+	switch err := c.Client.Get(ctx, c.name(), cached); {
+	case apierrors.IsNotFound(err):
+		cached = nil
+	case err != nil:
+		return nil, fmt.Errorf("read the cache: %w", err)
+	}
+	isControlled := cached != nil && metav1.IsControlledBy(cached, c.echo)
+	switch {
+	case c.versions.IsStale(c.kind.ObjectKind, c.name(), cached):
+		return nil, errStaleChild
+	case cached == nil && wanted:
+		return c.findUncached(ctx)
+	case cached == nil && c.mayHaveLeftover(ctx):
+		return c.readLive(ctx) // Another client may have changed the label by which the cache selects.
+	case isControlled && !informers.IsStub(cached):
+		return cached, nil
+	case cached != nil && (isControlled || wanted):
+		return c.readLive(ctx)
+	default:
+		return nil, nil
+	}
+}
+
+// findUncached returns a wanted child that the cache lacks.
+func (c *child) findUncached(ctx context.Context) (client.Object, error) {
+	mayExist := c.previouslyReconciled() || c.memory.lacksStatus()
+	if !mayExist {
+		return nil, nil // Creating the child shows whether it exists.
+	}
+	object, err := c.readLive(ctx)
+	if object == nil && err == nil {
+		err = c.checkNewest(ctx) // The child may have been deleted together with its Echo.
+	}
+	return object, err
+}
+
+// readLive reads the child from the API server. It returns nil if there is none.
+func (c *child) readLive(ctx context.Context) (client.Object, error) {
+	object := client.Object(c.kind.New())
+	if err := c.APIReader.Get(ctx, c.name(), object); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	return object, nil
+}
+
+// mayHaveLeftover reports whether an earlier spec may have left a child that is not wanted. The status tells until it
+// is written without the child: before that, the operator deletes the child, or the status reports why it cannot.
+func (c *child) mayHaveLeftover(ctx context.Context) bool {
+	if c.readOnly || c.isWanted {
+		return false
+	}
+	reported := c.echo.Status
+	degraded := meta.FindStatusCondition(reported.Conditions, echov1.ConditionDegraded)
+	isRejected := degraded != nil && degraded.Reason == echov1.ReasonRejected
+	isNotAllowed := c.kind.Wanted(c.echo) // But not by the administrator.
+	isOutdated := reported.ObservedGeneration != c.echo.Generation || isNotAllowed
+	isNew := reported.ObservedGeneration <= 0
+	switch {
+	case isRejected, isNew, !isOutdated:
+		return isRejected
+	case c.kind.OptionalAPI:
+		return isRouted(c.echo)
+	case c.kind.Verifier:
+		verified := meta.FindStatusCondition(reported.Conditions, echov1.ConditionVerified)
+		return verified != nil && verified.Reason != echov1.ReasonEveryNodeNotAllowed
+	default:
+		return c.hadReplicas(ctx)
+	}
+}
+
+// hadReplicas reports whether the Echo was last written with more than one replica. A budget is reconciled before the
+// Deployment, but perhaps after an error once more.
+func (rec *reconciliation) hadReplicas(ctx context.Context) bool {
+	var deployment appsv1.Deployment
+	err := rec.Client.Get(ctx, types.NamespacedName{Namespace: rec.echo.Namespace, Name: children.Name(rec.echo)}, &deployment, client.UnsafeDisableDeepCopy)
+	return err != nil || rec.echo.Status.Replicas > 1 || deployment.Spec.Replicas == nil || *deployment.Spec.Replicas > 1
+}
+
+// isRouted reports whether the status reports about an HTTPRoute.
+func isRouted(echo *echov1.Echo) bool {
+	return meta.FindStatusCondition(echo.Status.Conditions, echov1.ConditionRouted) != nil
+}
+
+// previouslyReconciled reports whether the status was written after the child had been created.
+func (c *child) previouslyReconciled() bool {
+	if c.kind.Verifier {
+		verified := meta.FindStatusCondition(c.echo.Status.Conditions, echov1.ConditionVerified)
+		if verified == nil || verified.Reason == echov1.ReasonRollingOut || verified.Reason == echov1.ReasonEveryNodeNotAllowed {
+			return false
+		}
+	}
+	observed := c.echo.Status.ObservedGeneration
+	hasNewestStatus := observed == c.echo.Generation
+	hasEveryChildOfTheKind := !c.kind.Conditional && observed > 0
+	return hasNewestStatus || hasEveryChildOfTheKind
+}
+
+// checkNewest reads the Echo from the API server, and returns errStaleEcho if the cached Echo is
+// out of date. It is called only if a child indicates that.
+func (rec *reconciliation) checkNewest(ctx context.Context) error {
+	var newest echov1.Echo
+	err := rec.APIReader.Get(ctx, client.ObjectKeyFromObject(rec.echo), &newest)
+	if apierrors.IsNotFound(err) {
+		return errStaleEcho
+	}
+	if err != nil {
+		return err
+	}
+	isNewest := newest.UID == rec.echo.UID && newest.Generation == rec.echo.Generation && newest.DeletionTimestamp == nil
+	if !isNewest {
+		return errStaleEcho
+	}
+	return nil
+}
+
+// checkNotNewer returns an error if the child was already written for a newer generation than
+// that of the cached Echo: a write would revert the child. Other clients can change the
+// annotation, so checkNewest decides.
+func (rec *reconciliation) checkNotNewer(ctx context.Context, live client.Object) error {
+	if children.EchoGeneration(live) <= rec.echo.Generation {
+		return nil
+	}
+	return rec.checkNewest(ctx)
+}

@@ -1,0 +1,194 @@
+package controller
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/backoff"
+	"github.com/kkloud-io/echo-operator/internal/children"
+	"github.com/kkloud-io/echo-operator/internal/status"
+)
+
+const (
+	// Writes up to these numbers are not delayed: corrections of the same drift, all corrections of a child, and
+	// writes of the status, of which a rollout causes several.
+	correctionBurst = 2
+	childBurst      = 20
+	statusBurst     = 5
+
+	// repeatedDriftPause is the pause from which on the status reports repeated drift.
+	repeatedDriftPause = 4 * backoff.Min
+
+	// memoryTime is longer than any reconciliation, and than any pause with the time in which it counts.
+	memoryTime = 2 * reconcileTimeout
+)
+
+// memory is what the operator remembers about an Echo between its reconciliations, of which one runs at a time.
+type memory struct {
+	// generation of the Echo to which children and statusWrites belong.
+	generation   int64
+	children     map[string]*childMemory // By name of the kind.
+	statusWrites backoff.Pause
+	// statusFailed is when the status was last not written.
+	statusFailed time.Time
+	// serviceChanged is when the operator last changed the Service for a new generation.
+	serviceChanged time.Time
+	// podsRetried is when the operator last had pods created again for which a quota had no room.
+	podsRetried time.Time
+	used        time.Time
+}
+
+type childMemory struct {
+	writes backoff.Pause
+	// failure is what the status reports until the next write.
+	failure *status.Failure
+	// corrections are the writes that revert the same drift, by its fields.
+	corrections map[string]*backoff.Pause
+	// reads are those of an object of another owner.
+	reads backoff.Pause
+}
+
+// memories are the memories of recently reconciled Echoes. The zero value is empty.
+type memories struct {
+	mu    sync.Mutex
+	byUID map[types.UID]*memory
+	swept time.Time
+}
+
+// forGeneration returns the memory of an Echo. A new generation forgets what belongs to an earlier one.
+func (m *memories) forGeneration(echo *echov1.Echo) *memory {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	if m.byUID == nil {
+		m.byUID = map[types.UID]*memory{}
+	}
+	if now.Sub(m.swept) > memoryTime {
+		m.swept = now
+		for uid, e := range m.byUID {
+			if now.Sub(e.used) > memoryTime {
+				delete(m.byUID, uid)
+			}
+		}
+	}
+	e := m.byUID[echo.UID]
+	if e == nil {
+		e = &memory{}
+		m.byUID[echo.UID] = e
+	}
+	if e.generation != echo.Generation {
+		e.generation, e.children, e.statusWrites = echo.Generation, nil, backoff.Pause{}
+	}
+	e.used = now
+	return e
+}
+
+// lacksStatus reports whether a recent write of the status failed, so that children may exist that it does not tell of.
+func (m *memory) lacksStatus() bool { return time.Since(m.statusFailed) < 2*backoff.Max }
+
+func (m *memory) entry(kind children.Kind) *childMemory {
+	c := m.children[kind.Name]
+	if c == nil {
+		if m.children == nil {
+			m.children = map[string]*childMemory{}
+		}
+		c = &childMemory{corrections: map[string]*backoff.Pause{}}
+		m.children[kind.Name] = c
+	}
+	return c
+}
+
+func (c *childMemory) correction(fields string) *backoff.Pause {
+	p := c.corrections[fields]
+	if p == nil {
+		p = &backoff.Pause{}
+		c.corrections[fields] = p
+	}
+	return p
+}
+
+// isPaused reports whether the next write of a child has to wait, and reports why. A correction names the drift that the
+// write would revert.
+func (c *child) isPaused(correction string) bool {
+	remembered := c.memory.children[c.kind.Name]
+	if remembered == nil {
+		return false
+	}
+	pause := remembered.writes.Remaining()
+	if correction != "" {
+		pause = max(pause, remembered.correction(correction).Remaining())
+	}
+	if pause <= 0 {
+		return false
+	}
+	c.failure = remembered.failure
+	c.requeue(pause)
+	return true
+}
+
+// reportRepeatedDrift reports the drift that an external writer repeats, also just after its correction: a status that
+// changed with each write would be paused itself, perhaps always while the child is as it should be.
+func (c *child) reportRepeatedDrift() {
+	remembered := c.memory.children[c.kind.Name]
+	if remembered == nil || c.failure != nil {
+		return
+	}
+	for _, fields := range slices.Sorted(maps.Keys(remembered.corrections)) {
+		drift := remembered.corrections[fields]
+		if pause := drift.Remaining(); pause > 0 && drift.Length() >= repeatedDriftPause {
+			c.failure = repeatedDrift(c.kind, fields)
+			c.requeue(pause)
+			return
+		}
+	}
+}
+
+// recordSuccess records a successful write of a child. A correction names the drift that it has reverted.
+func (m *memory) recordSuccess(kind children.Kind, correction string) {
+	if correction == "" {
+		delete(m.children, kind.Name)
+		return
+	}
+	c := m.entry(kind)
+	c.failure = nil
+	c.writes.RecordSuccess(childBurst)
+	c.correction(correction).RecordSuccess(correctionBurst)
+}
+
+// recordFailure returns what to report about a child until its next write, and the pause before that.
+func (m *memory) recordFailure(kind children.Kind, reason, message string) (*status.Failure, time.Duration) {
+	c := m.entry(kind)
+	c.failure = &status.Failure{Reason: reason, Message: kind.Name + ": " + message}
+	return c.failure, c.writes.RecordFailure()
+}
+
+// recordTransientFailure records a failed write that may succeed when it is repeated, and returns the number of recent writes.
+func (m *memory) recordTransientFailure(kind children.Kind) int {
+	c := m.entry(kind)
+	c.failure = nil
+	return c.writes.RecordTransientFailure()
+}
+
+// readOwnerAfter returns when to read an object of another owner again. The watch does not report the deletion of an
+// object without the operator's label.
+func (m *memory) readOwnerAfter(kind children.Kind) time.Duration {
+	reads := &m.entry(kind).reads
+	if pause := reads.Remaining(); pause > 0 {
+		return pause
+	}
+	return reads.RecordFailure()
+}
+
+// repeatedDrift reports that an external writer changes a child again after each correction.
+func repeatedDrift(kind children.Kind, correction string) *status.Failure {
+	message := kind.Name + ": an external writer repeatedly changes " + correction
+	if correction == recreation {
+		message = kind.Name + ": an external client repeatedly deletes it"
+	}
+	return &status.Failure{Reason: echov1.ReasonRepeatedDrift, Message: message}
+}

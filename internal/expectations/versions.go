@@ -1,0 +1,85 @@
+// Package expectations keeps a controller from acting on a cache that lags behind its own writes.
+package expectations
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// timeout is how long the cache may lack a write. After it, for example because the object was deleted while the watch
+// was interrupted, the cache counts as it is.
+const timeout = time.Second
+
+// Versions holds the versions of recently written objects. The zero value is empty.
+type Versions struct {
+	mu      sync.Mutex
+	written map[object]write
+	swept   time.Time
+}
+
+type object struct {
+	kind string
+	types.NamespacedName
+}
+
+type write struct {
+	version string
+	at      time.Time
+	// isAwaited is true if a reconciliation has ended because the cache lacked the write.
+	isAwaited bool
+}
+
+// Record records the version that a write returned.
+func (v *Versions) Record(kind string, written client.Object) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	now := time.Now()
+	if v.written == nil {
+		v.written = map[object]write{}
+	}
+	if now.Sub(v.swept) > timeout {
+		v.swept = now
+		for key, w := range v.written {
+			if now.Sub(w.at) > timeout {
+				delete(v.written, key)
+			}
+		}
+	}
+	v.written[object{kind, client.ObjectKeyFromObject(written)}] = write{version: written.GetResourceVersion(), at: now}
+}
+
+// IsStale reports whether the cache lacks a recent write of an object. cached is nil if the cache has no such object.
+func (v *Versions) IsStale(kind string, name types.NamespacedName, cached client.Object) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	key := object{kind, name}
+	w, found := v.written[key]
+	if !found {
+		return false
+	}
+	if time.Since(w.at) > timeout || cached != nil && !isOlder(cached.GetResourceVersion(), w.version) {
+		return false
+	}
+	w.isAwaited = true
+	v.written[key] = w
+	return true
+}
+
+// IsNews reports whether an object of the cache is not just as the last write returned it, or a reconciliation waits
+// for it.
+func (v *Versions) IsNews(kind string, cached client.Object) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	w, found := v.written[object{kind, client.ObjectKeyFromObject(cached)}]
+	return !found || w.isAwaited || w.version != cached.GetResourceVersion()
+}
+
+// isOlder reports whether a version is known to be older than another one of the same object.
+func isOlder(version, than string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, than)
+	return err == nil && order < 0
+}

@@ -1,0 +1,251 @@
+package status
+
+import (
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/children"
+)
+
+// deadline is how long the operator waits for the next progress of anything: the server, the verifier, what their
+// controllers create, and the route. Then the status names the cause.
+//
+// The start is always the time of an object, so a restart of the operator does not start it again:
+//
+//	a rollout                           Progressing of the Echo, the last pod that became ready
+//	pods that were lost later           Available of the Deployment
+//	a verifier                          Verified of the Echo, the end of the rollout, the start of its container
+//	a route                             Routed of the Echo
+const deadline = 120 * time.Second
+
+const (
+	// clockSkew is the difference between the clocks of the operator and of the cluster that the status allows for.
+	clockSkew = 15 * time.Second
+
+	// deletionLag is how long the cache may lack the deletions that completed a rollout.
+	deletionLag = 3*time.Second + clockSkew
+)
+
+// newReplicaSetAvailable is the Deployment controller's reason for a completed rollout.
+// Source: k8s.io/kubernetes/pkg/controller/deployment/util.
+const newReplicaSetAvailable = "NewReplicaSetAvailable"
+
+// Assessment holds the facts about the servers of an Echo from which its status follows.
+type Assessment struct {
+	Observation
+	echo *echov1.Echo
+
+	// pods are the counts of the Deployment, or zero without one.
+	pods appsv1.DeploymentStatus
+	// isCurrent is true if the status of the Deployment describes its newest spec. While it is false, progressing,
+	// available and replicaFailure are empty.
+	isCurrent                              bool
+	progressing, available, replicaFailure appsv1.DeploymentCondition
+
+	// isAvailable is true if as many pods as the Echo declares run the newest spec and are available.
+	isAvailable bool
+	// isUpdated is true if every child is written, no pod of an earlier spec is left that is not being deleted, and
+	// every pod was available at least once in this generation of the Echo.
+	isUpdated bool
+	// earlierPods is the number of pods of earlier specs that may serve clients until earlierPodsEnd.
+	earlierPods    int
+	earlierPodsEnd time.Time
+	// isRolledOut is true if isUpdated, and clients reach no pod of an earlier spec.
+	isRolledOut bool
+
+	// rolloutStart is when the rollout in flight started, and rolloutDeadline is when it is overdue.
+	rolloutStart, rolloutDeadline time.Time
+	// isOverdue is true if the rollout has made no progress for too long. It remains overdue until the Echo serves:
+	// what is late may become ready repeatedly.
+	isOverdue bool
+}
+
+// Assess assesses an observation of an Echo with its previous status.
+func Assess(echo *echov1.Echo, observed Observation) *Assessment {
+	a := &Assessment{Observation: observed, echo: echo}
+	if observed.Deployment != nil {
+		a.pods = observed.Deployment.Status
+		a.isCurrent = isCurrent(observed.Deployment)
+		a.progressing = deploymentCondition(observed.Deployment, appsv1.DeploymentProgressing)
+		a.available = deploymentCondition(observed.Deployment, appsv1.DeploymentAvailable)
+		a.replicaFailure = deploymentCondition(observed.Deployment, appsv1.DeploymentReplicaFailure)
+	}
+	isWritten := len(observed.Rejected)+len(observed.Waiting) == 0 && observed.Service != nil
+	isComplete := a.progressing.Reason == newReplicaSetAvailable && a.pods.Replicas == a.pods.UpdatedReplicas
+	a.isAvailable = a.pods.UpdatedReplicas >= echo.Spec.Replicas && a.pods.AvailableReplicas >= echo.Spec.Replicas
+	a.isUpdated = isWritten && isComplete && (a.isAvailable || a.previous(echov1.ConditionProgressing).Reason == echov1.ReasonRolledOut)
+	a.findEarlierPods()
+	a.isRolledOut = a.isUpdated && a.earlierPods == 0
+	a.findRolloutDeadline()
+	return a
+}
+
+// IsUpdated reports whether every child is written, no pod of an earlier spec is left that is not being deleted, and every
+// pod was available at least once in this generation of the Echo.
+func (a *Assessment) IsUpdated() bool { return a.isUpdated }
+
+// NeedsNewestReplicaSet reports whether the status depends on which ReplicaSet is the newest: a pod
+// fails, or is overdue, while the Echo does not serve its newest spec.
+func (a *Assessment) NeedsNewestReplicaSet() bool {
+	if a.echo.DeletionTimestamp != nil || !a.isCurrent || a.serves() {
+		return false
+	}
+	fails := slices.ContainsFunc(a.Pods, func(pod corev1.Pod) bool { return PodFailure(&pod, a.Now) != nil })
+	return fails || a.isLate()
+}
+
+// WaitsForRoom reports whether a quota rejects pods of a rollout, and pods of an earlier spec make room for them.
+func (a *Assessment) WaitsForRoom() bool {
+	return a.replicaFailure.Status == corev1.ConditionTrue && a.makesRoom()
+}
+
+// serves reports whether every pod runs the newest spec and is available. Pods of an earlier spec may still stop.
+func (a *Assessment) serves() bool { return a.isUpdated && a.isAvailable }
+
+// expired reports whether the time has come.
+func (a *Assessment) expired(at time.Time) bool { return !a.Now.Time.Before(at) }
+
+// next returns the earliest of the times that have not come, or a zero time.
+func (a *Assessment) next(times ...time.Time) (next time.Time) {
+	for _, at := range times {
+		if !a.expired(at) && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	return next
+}
+
+// previous returns a condition of the status that the Echo has if it describes this generation, or an empty condition.
+func (a *Assessment) previous(conditionType string) metav1.Condition {
+	c := meta.FindStatusCondition(a.echo.Status.Conditions, conditionType)
+	if c == nil || c.ObservedGeneration != a.echo.Generation {
+		return metav1.Condition{}
+	}
+	return *c
+}
+
+// unknownSince returns since when a condition of the Echo is Unknown for this generation.
+func (a *Assessment) unknownSince(conditionType string) time.Time {
+	if before := a.previous(conditionType); before.Status == metav1.ConditionUnknown {
+		return before.LastTransitionTime.Time
+	}
+	return a.Now.Time
+}
+
+// findEarlierPods counts the pods of earlier specs that serve clients: a pod serves until it has stopped, because nodes
+// and Gateways learn late that its endpoint is gone.
+func (a *Assessment) findEarlierPods() {
+	var running int
+	newest := map[string]bool{}
+	for i := range a.Pods {
+		if pod := &a.Pods[i]; !isFinished(pod) {
+			newest[hashOf(pod)] = true
+			running++
+		}
+	}
+	if len(newest) == 0 {
+		return
+	}
+	isComplete := a.progressing.Reason == newReplicaSetAvailable
+	if end := a.progressing.LastUpdateTime.Add(deletionLag); len(newest) > 1 && isComplete && !a.expired(end) {
+		// The cache does not have the deletion of the last pods yet.
+		a.earlierPods, a.earlierPodsEnd = max(1, running-int(a.pods.UpdatedReplicas)), end
+		return
+	}
+	for i := range a.Pods {
+		pod := &a.Pods[i]
+		if pod.DeletionTimestamp == nil || newest[hashOf(pod)] {
+			continue
+		}
+		if end := servesUntil(pod); !a.expired(end) {
+			a.earlierPods++
+			if a.earlierPodsEnd.Before(end) {
+				a.earlierPodsEnd = end
+			}
+		}
+	}
+}
+
+// servesUntil returns how long a pod that is being deleted may serve. After that, the server has stopped, or its node
+// is lost. An admission policy may give the pod more time, which only a custom server can use.
+func servesUntil(pod *corev1.Pod) time.Time {
+	declared := int64(children.GracePeriodSeconds)
+	grace := declared
+	if pod.DeletionGracePeriodSeconds != nil {
+		grace = *pod.DeletionGracePeriodSeconds
+	}
+	start := pod.DeletionTimestamp.Add(-seconds(grace))
+	return start.Add(seconds(min(grace, declared)) + clockSkew)
+}
+
+// findRolloutDeadline finds the time at which the rollout is overdue. A pod that becomes ready is progress. One that is
+// ready repeatedly is none, so the time is over after one deadline for each replica in any case. The Deployment
+// controller also counts a pod that replaces one that the kubelet has rejected.
+//
+//	start                 a pod is ready         another one
+//	|--------- 80 s ---------|------- 100 s -------|--------------- 120 s ---------------| overdue
+func (a *Assessment) findRolloutDeadline() {
+	start := a.Now.Time
+	before := a.previous(echov1.ConditionProgressing)
+	if before.Reason == echov1.ReasonRollingOut {
+		start = before.LastTransitionTime.Time
+	}
+	a.rolloutStart = start
+	progress := start
+	if last := lastReady(a.Pods); last.After(progress) {
+		progress = last
+	}
+	a.rolloutDeadline = progress.Add(deadline)
+	if limit := start.Add(time.Duration(a.echo.Spec.Replicas) * deadline); limit.Before(a.rolloutDeadline) {
+		a.rolloutDeadline = limit
+	}
+	wasOverdue := before.Reason == echov1.ReasonProgressDeadlineExceeded
+	hasTimedOut := a.progressing.Status == corev1.ConditionFalse
+	a.isOverdue = wasOverdue || hasTimedOut || a.expired(a.rolloutDeadline)
+}
+
+// unavailableSince returns since when a Deployment whose rollout was complete lacks an available pod.
+func (a *Assessment) unavailableSince() time.Time {
+	if a.available.Status != "" && a.available.Status != corev1.ConditionTrue {
+		return a.available.LastTransitionTime.Time
+	}
+	if c := meta.FindStatusCondition(a.echo.Status.Conditions, echov1.ConditionReady); c != nil && c.Status != metav1.ConditionTrue {
+		return c.LastTransitionTime.Time
+	}
+	return a.Now.Time
+}
+
+// countLag is how long the Deployment controller may take to count the first pod of a rollout.
+const countLag = 10 * time.Second
+
+// makesRoom reports whether the rollout replaces pods of an earlier spec. What a quota or the nodes have no room for
+// yet gets the room of those.
+func (a *Assessment) makesRoom() bool {
+	mayHaveStarted := a.pods.UpdatedReplicas > 0 || !a.expired(a.rolloutStart.Add(countLag))
+	return a.isCurrent && !a.isOverdue && mayHaveStarted && a.pods.Replicas > a.pods.UpdatedReplicas
+}
+
+// isCurrent reports whether the status of the Deployment describes its newest spec.
+func isCurrent(deployment *appsv1.Deployment) bool {
+	return deployment != nil && deployment.Status.ObservedGeneration >= deployment.Generation
+}
+
+// deploymentCondition returns a condition of a Deployment whose status is current, or an empty condition.
+func deploymentCondition(deployment *appsv1.Deployment, conditionType appsv1.DeploymentConditionType) appsv1.DeploymentCondition {
+	if isCurrent(deployment) {
+		for _, c := range deployment.Status.Conditions {
+			if c.Type == conditionType {
+				return c
+			}
+		}
+	}
+	return appsv1.DeploymentCondition{}
+}
+
+func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }
