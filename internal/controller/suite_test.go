@@ -74,7 +74,9 @@ var (
 
 func TestController(t *testing.T) {
 	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(20 * time.Second)
+	if os.Getenv("GOMEGA_DEFAULT_EVENTUALLY_TIMEOUT") == "" { // An emulated machine needs more.
+		SetDefaultEventuallyTimeout(20 * time.Second)
+	}
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	SetDefaultConsistentlyDuration(2 * time.Second)
 	RunSpecs(t, "The controller with a real API server and kube-controller-manager")
