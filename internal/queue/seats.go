@@ -4,6 +4,7 @@ package queue
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -75,6 +76,9 @@ func (s *Seats) occupy(request reconcile.Request, isUrgent bool) bool {
 		delete(n.isReserved, request)
 		return true
 	case isWaiting:
+		if isUrgent {
+			n.promote(request)
+		}
 		return false
 	case n.occupied < s.PerNamespace:
 		n.occupied++
@@ -87,6 +91,14 @@ func (s *Seats) occupy(request reconcile.Request, isUrgent bool) bool {
 		n.others = append(n.others, waiting{request, time.Now()})
 	}
 	return false
+}
+
+// promote makes a request urgent that waits with the others.
+func (n *namespace) promote(request reconcile.Request) {
+	if i := slices.IndexFunc(n.others, func(w waiting) bool { return w.Request == request }); i >= 0 {
+		n.urgent = append(n.urgent, n.others[i])
+		n.others = slices.Delete(n.others, i, i+1)
+	}
 }
 
 // release gives the seat to the urgent request that has waited for the longest time, or to another one.
@@ -114,8 +126,8 @@ func (s *Seats) LongestWait() (longest time.Duration) {
 	defer s.mu.Unlock()
 	for _, n := range s.namespaces {
 		for _, line := range [][]waiting{n.urgent, n.others} {
-			if len(line) > 0 {
-				longest = max(longest, time.Since(line[0].since))
+			for _, w := range line {
+				longest = max(longest, time.Since(w.since))
 			}
 		}
 	}
