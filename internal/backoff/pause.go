@@ -58,11 +58,14 @@ func (p *Pause) RecordSuccess(burst int) {
 }
 
 func (p *Pause) count() {
-	if time.Now().After(p.forget) {
+	if p.IsForgotten() {
 		*p = Pause{}
 	}
 	p.writes++
 }
+
+// IsForgotten reports whether the next write is no repetition.
+func (p *Pause) IsForgotten() bool { return time.Now().After(p.forget) }
 
 func (p *Pause) start(late time.Duration) {
 	p.length = min(max(2*p.length, Min), Max)

@@ -3,6 +3,7 @@ package children
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -120,5 +121,8 @@ func TestOverriddenRecordFitsTheSchema(t *testing.T) {
 	record := difference.Overridden("Deployment")
 	if len(record.Fields) != maxFields || len(record.Fields[0]) != maxFieldLength {
 		t.Errorf("record has %d fields of %d bytes, want %d of %d", len(record.Fields), len(record.Fields[0]), maxFields, maxFieldLength)
+	}
+	if text := difference.Description(); len(text) > maxFields*(maxFieldLength+2)+20 || !strings.HasSuffix(text, ", and 1 more") {
+		t.Errorf("description has %d bytes and ends with %q", len(text), text[len(text)-20:])
 	}
 }

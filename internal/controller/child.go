@@ -153,6 +153,9 @@ func (c *child) observe(ctx context.Context) error {
 	live, err := c.find(ctx, false)
 	if live != nil && metav1.IsControlledBy(live, c.echo) && live.GetDeletionTimestamp() == nil {
 		c.object = live
+		if c.echo.Status.ObservedGeneration == c.echo.Generation {
+			c.overridden = c.accepted()
+		}
 	}
 	return err
 }
@@ -160,6 +163,7 @@ func (c *child) observe(ctx context.Context) error {
 // serviceLag is how long a node may take to apply a change of the Service: kube-proxy collects changes for a second.
 const serviceLag = 2 * time.Second
 
+// observeService also sets the inputs of verifiers, which come later.
 func (c *child) observeService(service *corev1.Service) {
 	c.observed.Service, c.inputs.ClusterIPs = service, service.Spec.ClusterIPs
 	if lag := time.Until(c.memory.serviceChanged.Add(serviceLag)); lag > 0 {

@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest/komega"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/backoff"
 	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/internal/informers"
 	"github.com/kkloud-io/echo-operator/internal/metrics"
@@ -289,6 +290,26 @@ var _ = Describe("A reconciliation", func() {
 		Entry("of drift that was corrected", correctionBurst+1, false, BeNil(), BeEmpty()),
 		Entry("of repeated drift", correctionBurst+3, true, HaveField("Message", HaveSuffix("repeatedly changes "+drift)), HaveSuffix(drift)),
 		Entry("of repeated drift that was corrected", correctionBurst+3, false, HaveField("Message", HaveSuffix("repeatedly changes "+drift)), BeEmpty()),
+	)
+
+	It("remembers recent corrections, and no drift that waits for one", func() {
+		corrected := (&EchoReconciler{}).newReconciliation(echo).child(kind)
+		corrected.memory.entry(kind).corrections["long ago"] = &backoff.Pause{}
+		corrected.memory.recordSuccess(kind, drift)
+		corrected.mustWait("other drift")
+		Expect(corrected.memory.children[kind.Name].corrections).To(And(HaveLen(1), HaveKey(drift)))
+	})
+
+	DescribeTable("that does not write keeps the accepted changes of a child", func(observedGeneration int64, matcher OmegaMatcher) {
+		echo.Status.Overridden = []echov1.OverriddenChild{{Kind: kind.Name, Hash: "accepted"}}
+		echo.Status.ObservedGeneration = observedGeneration
+		observed := (&EchoReconciler{Client: admin}).newReconciliation(echo).child(kind)
+		observed.readOnly = true
+		Expect(observed.reconcile(ctx)).To(Succeed())
+		Expect(observed.overridden).To(matcher)
+	},
+		Entry("of the same generation", int64(1), HaveField("Hash", "accepted")),
+		Entry("but not those of an earlier one", int64(0), BeNil()),
 	)
 
 	It("of a stale Echo does not write the status", func() {

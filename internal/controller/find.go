@@ -30,8 +30,8 @@ func (c *child) name() types.NamespacedName {
 
 // find returns the object with the name of the child, or nil. The cache contains only objects
 // with the operator's label, and only stubs of those that are not children or too large. So an object that is
-// missing there, or that the Echo does not seem to control, is read from the API server if the Echo wants it.
-func (c *child) find(ctx context.Context, wanted bool) (client.Object, error) {
+// missing there, or that the Echo does not seem to control, is read from the API server if the child is to be written.
+func (c *child) find(ctx context.Context, isWritten bool) (client.Object, error) {
 	var cached client.Object = c.kind.New()
 	switch err := c.Client.Get(ctx, c.name(), cached); {
 	case apierrors.IsNotFound(err):
@@ -43,13 +43,13 @@ func (c *child) find(ctx context.Context, wanted bool) (client.Object, error) {
 	switch {
 	case c.versions.IsStale(c.kind.ObjectKind, c.name(), cached):
 		return nil, errStaleChild
-	case cached == nil && wanted:
+	case cached == nil && isWritten:
 		return c.findUncached(ctx)
 	case cached == nil && c.mayHaveLeftover(ctx):
 		return c.readLive(ctx) // Another client may have changed the label by which the cache selects.
 	case isControlled && !informers.IsStub(cached):
 		return cached, nil
-	case cached != nil && (isControlled || wanted):
+	case cached != nil && (isControlled || isWritten):
 		return c.readLive(ctx)
 	default:
 		return nil, nil
@@ -91,8 +91,10 @@ func (c *child) mayHaveLeftover(ctx context.Context) bool {
 	isOutdated := reported.ObservedGeneration != c.echo.Generation || isNotAllowed
 	isNew := reported.ObservedGeneration <= 0
 	switch {
-	case isRejected, isNew, !isOutdated:
-		return isRejected
+	case isRejected:
+		return true
+	case isNew, !isOutdated:
+		return false
 	case c.kind.OptionalAPI:
 		return isRouted(c.echo)
 	case c.kind.Verifier:

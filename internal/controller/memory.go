@@ -47,7 +47,7 @@ type childMemory struct {
 	writes backoff.Pause
 	// failure is what the status reports until the next write.
 	failure *status.Failure
-	// corrections are the writes that revert the same drift, by its fields.
+	// corrections are the writes that revert the same drift, by its description.
 	corrections map[string]*backoff.Pause
 	// reads are those of an object of another owner.
 	reads backoff.Pause
@@ -103,25 +103,16 @@ func (m *memory) entry(kind children.Kind) *childMemory {
 	return c
 }
 
-func (c *childMemory) correction(fields string) *backoff.Pause {
-	p := c.corrections[fields]
-	if p == nil {
-		p = &backoff.Pause{}
-		c.corrections[fields] = p
-	}
-	return p
-}
-
-// isPaused reports whether the next write of a child has to wait, and reports why. A correction names the drift that the
+// mustWait reports whether the next write of a child has to wait, and reports why. A correction names the drift that the
 // write would revert.
-func (c *child) isPaused(correction string) bool {
+func (c *child) mustWait(correction string) bool {
 	remembered := c.memory.children[c.kind.Name]
 	if remembered == nil {
 		return false
 	}
 	pause := remembered.writes.Remaining()
-	if correction != "" {
-		pause = max(pause, remembered.correction(correction).Remaining())
+	if drift := remembered.corrections[correction]; drift != nil {
+		pause = max(pause, drift.Remaining())
 	}
 	if pause <= 0 {
 		return false
@@ -157,7 +148,11 @@ func (m *memory) recordSuccess(kind children.Kind, correction string) {
 	c := m.entry(kind)
 	c.failure = nil
 	c.writes.RecordSuccess(childBurst)
-	c.correction(correction).RecordSuccess(correctionBurst)
+	maps.DeleteFunc(c.corrections, func(_ string, p *backoff.Pause) bool { return p.IsForgotten() })
+	if c.corrections[correction] == nil {
+		c.corrections[correction] = &backoff.Pause{}
+	}
+	c.corrections[correction].RecordSuccess(correctionBurst)
 }
 
 // recordFailure returns what to report about a child until its next write, and the pause before that.

@@ -29,7 +29,7 @@ func (c *child) create(ctx context.Context) error {
 	if mayBeRecreation := c.echo.Status.ObservedGeneration > 0 || c.memory.lacksStatus(); mayBeRecreation {
 		correction = recreation
 	}
-	if c.isPaused(correction) {
+	if c.mustWait(correction) {
 		return nil
 	}
 	object := client.Object(c.kind.New())
@@ -88,9 +88,9 @@ func (c *child) update(ctx context.Context, live client.Object) error {
 		if err != nil || isAcceptedNow && c.overridden.Hash == drift.Hash {
 			return err
 		}
-		correction = strings.Join(drift.Fields, ", ")
+		correction = drift.Description()
 	}
-	if c.isPaused(correction) {
+	if c.mustWait(correction) {
 		mayServeAnotherResponse := correction != "" && !c.kind.Conditional
 		if c.failure == nil && mayServeAnotherResponse {
 			c.waiting = c.kind.Name + ": the operator pauses before it reverts an external change of " + correction
@@ -149,7 +149,7 @@ func (c *child) afterWrite(object client.Object, correction string) error {
 
 // remove deletes a child that is not wanted, in the version that was read.
 func (c *child) remove(ctx context.Context, live client.Object) error {
-	if c.isPaused("") {
+	if c.mustWait("") {
 		return nil
 	}
 	if err := c.checkNotNewer(ctx, live); err != nil {
