@@ -1,7 +1,9 @@
 package children
 
 import (
+	"cmp"
 	"slices"
+	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -58,11 +60,22 @@ func Deployment(deployment *appsv1.Deployment, echo *echov1.Echo, defaultImage s
 	spec.Template.Labels = labels.Merge(selector.MatchLabels, spec.Template.Labels)
 	spec.Template.Labels = labels.Merge(spec.Template.Labels, ownedLabels(echo, serverComponent))
 
-	image := echo.Spec.Image
-	if image == "" {
-		image = defaultImage
-	}
+	image := cmp.Or(echo.Spec.Image, defaultImage)
+	spec.Template.Labels[ResponseLabel] = serverHash(echo, image)
 	mutatePod(&spec.Template.Spec, echo, image)
+}
+
+// serverHash returns the value of ResponseLabel for a server. Another one restarts its pods, so it depends on nothing else
+// that may change with the operator.
+func serverHash(echo *echov1.Echo, image string) string {
+	parts := [][]string{{image, strconv.Itoa(int(targetPort(echo)))}, echo.Spec.Command, echo.Spec.Args}
+	if !isCustomServer(echo) {
+		parts = append(parts, []string{Text(echo), strconv.Itoa(int(echo.Spec.StatusCode))})
+		for _, header := range serverHeaders(echo) {
+			parts = append(parts, []string{header.Name, header.Value})
+		}
+	}
+	return hashOf(parts)
 }
 
 func mutatePod(pod *corev1.PodSpec, echo *echov1.Echo, image string) {

@@ -1,6 +1,7 @@
 package children
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -25,9 +26,9 @@ import (
 // which selects the pods that serve the Echo.
 const VerifiesLabel = "kkloud.io/verifies"
 
-// ResponseLabel identifies, on the pods of a verifier, the response that they expect and the server that
-// should give it. So the result of a pod is about the newest spec exactly if the label has the value
-// that the pod template of the verifier has.
+// ResponseLabel identifies the response of a server's pod. On the pods of a verifier, it identifies the response that they
+// expect and the server that should give it. So a pod is of the newest response exactly if the label has the value that the
+// pod template has.
 const ResponseLabel = "kkloud.io/response"
 
 const verifierPrefix = "verify-"
@@ -270,16 +271,16 @@ func expectation(echo *echov1.Echo) []string {
 	return flags
 }
 
-// responseHash returns the value of ResponseLabel.
+// responseHash returns the value of ResponseLabel for a verifier.
 func responseHash(echo *echov1.Echo, in Inputs) string {
-	image := echo.Spec.Image
-	if image == "" {
-		image = in.ServerImage
-	}
-	parts := [][]string{{image}, echo.Spec.Command, echo.Spec.Args}
+	parts := [][]string{{cmp.Or(echo.Spec.Image, in.ServerImage)}, echo.Spec.Command, echo.Spec.Args}
 	for _, l := range layers(echo) {
 		parts = append(parts, l.args(echo, in))
 	}
+	return hashOf(parts)
+}
+
+func hashOf(parts [][]string) string {
 	encoding, err := json.Marshal(parts)
 	if err != nil {
 		panic(err) // Strings always have an encoding.

@@ -191,39 +191,44 @@ func TestClusterIPsAreAddresses(t *testing.T) {
 
 // A result about an earlier response or an earlier server must not count for the newest.
 func TestResponseLabelChangesWithTheResponseAndTheServer(t *testing.T) {
-	label := func(in Inputs, edits ...func(*echov1.Echo)) string {
-		deployment := desiredState(newEcho()).verifier()
-		VerifierDeployment(deployment, newEcho(append([]func(*echov1.Echo){withVerify}, edits...)...), in)
-		return deployment.Spec.Template.Labels[ResponseLabel]
+	type labels struct{ ofVerifier, ofServer string }
+	labelsOf := func(in Inputs, edits ...func(*echov1.Echo)) labels {
+		echo, live := newEcho(append([]func(*echov1.Echo){withVerify}, edits...)...), desiredState(newEcho(withVerify))
+		VerifierDeployment(live.verifier(), echo, in)
+		Deployment(live.deployment(), echo, in.ServerImage)
+		return labels{live.verifier().Spec.Template.Labels[ResponseLabel], live.deployment().Spec.Template.Labels[ResponseLabel]}
 	}
-	before := label(inputs)
+	before := labelsOf(inputs)
 	other := inputs
 	other.ClusterIPs = []string{"10.0.0.8"}
 	mirror := inputs
 	mirror.ServerImage = "mirror"
 	upgraded := inputs
 	upgraded.VerifierImage = "verifier:2"
+	type changes struct{ ofVerifier, ofServer bool }
 	for name, test := range map[string]struct {
-		got     string
-		changes bool
+		got  labels
+		want changes
 	}{
-		"replicas":       {label(inputs, func(e *echov1.Echo) { e.Spec.Replicas = 3 }), false},
-		"resources":      {label(inputs, func(e *echov1.Echo) { e.Spec.Resources.Limits = quantities("1", "1Gi") }), false},
-		"its resources":  {label(inputs, func(e *echov1.Echo) { e.Spec.Verify.Resources.Limits = quantities("1", "1Gi") }), false},
-		"verifier image": {label(upgraded), false},
-		"message":        {label(inputs, func(e *echov1.Echo) { e.Spec.Message = "other" }), true},
-		"status code":    {label(inputs, withStatusCode(503)), true},
-		"headers":        {label(inputs, withHeaders("Cache-Control", "no-store")), true},
-		"port":           {label(inputs, func(e *echov1.Echo) { e.Spec.Port = 81 }), true},
-		"image":          {label(inputs, func(e *echov1.Echo) { e.Spec.Image = "other" }), true},
-		"server image":   {label(mirror), true},
-		"own server":     {label(inputs, ownServer), true},
-		"cluster IP":     {label(other), true},
-		"threshold":      {label(inputs, func(e *echov1.Echo) { e.Spec.Verify.FailureThreshold = 4 }), true},
-		"hostname":       {label(inputs, withRoute, func(e *echov1.Echo) { e.Spec.Route.Hostnames = []string{"a"} }), true},
+		"replicas":       {labelsOf(inputs, func(e *echov1.Echo) { e.Spec.Replicas = 3 }), changes{false, false}},
+		"resources":      {labelsOf(inputs, func(e *echov1.Echo) { e.Spec.Resources.Limits = quantities("1", "1Gi") }), changes{false, false}},
+		"its resources":  {labelsOf(inputs, func(e *echov1.Echo) { e.Spec.Verify.Resources.Limits = quantities("1", "1Gi") }), changes{false, false}},
+		"verifier image": {labelsOf(upgraded), changes{false, false}},
+		"message":        {labelsOf(inputs, func(e *echov1.Echo) { e.Spec.Message = "other" }), changes{true, true}},
+		"status code":    {labelsOf(inputs, withStatusCode(503)), changes{true, true}},
+		"headers":        {labelsOf(inputs, withHeaders("Cache-Control", "no-store")), changes{true, true}},
+		"port":           {labelsOf(inputs, func(e *echov1.Echo) { e.Spec.Port = 81 }), changes{true, false}},
+		"target port":    {labelsOf(inputs, func(e *echov1.Echo) { e.Spec.TargetPort = 81 }), changes{false, true}},
+		"image":          {labelsOf(inputs, func(e *echov1.Echo) { e.Spec.Image = "other" }), changes{true, true}},
+		"server image":   {labelsOf(mirror), changes{true, true}},
+		"own server":     {labelsOf(inputs, ownServer), changes{true, true}},
+		"cluster IP":     {labelsOf(other), changes{true, false}},
+		"threshold":      {labelsOf(inputs, func(e *echov1.Echo) { e.Spec.Verify.FailureThreshold = 4 }), changes{true, false}},
+		"hostname":       {labelsOf(inputs, withRoute, func(e *echov1.Echo) { e.Spec.Route.Hostnames = []string{"a"} }), changes{true, false}},
 	} {
-		if changed := test.got != before; changed != test.changes {
-			t.Errorf("%s: the label changes: %t, want %t", name, changed, test.changes)
+		got := changes{test.got.ofVerifier != before.ofVerifier, test.got.ofServer != before.ofServer}
+		if got != test.want {
+			t.Errorf("%s: the labels change: %v, want %v", name, got, test.want)
 		}
 	}
 }

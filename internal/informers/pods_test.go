@@ -1,6 +1,7 @@
 package informers
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -31,7 +32,7 @@ func largePod() *corev1.Pod {
 			Namespace: "n", Name: "p", UID: "u", ResourceVersion: "7", DeletionTimestamp: &metav1.Time{Time: time.Now()},
 			Labels: map[string]string{
 				children.EchoLabel: "hello", children.ManagedByLabel: children.ManagedBy,
-				appsv1.DefaultDeploymentUniqueLabelKey: "abc", "other": "label",
+				appsv1.DefaultDeploymentUniqueLabelKey: "abc", children.ResponseLabel: "def", "other": "label",
 			},
 			Annotations: map[string]string{"note": text},
 		},
@@ -76,6 +77,10 @@ func TestCachedPodHasABoundedSize(t *testing.T) {
 		},
 	}
 	got := slim(t, pod)
+	labels := map[string]string{children.EchoLabel: "hello", appsv1.DefaultDeploymentUniqueLabelKey: "abc", children.ResponseLabel: "def"}
+	if !maps.Equal(got.Labels, labels) {
+		t.Errorf("labels = %v, want %v", got.Labels, labels)
+	}
 	if len(got.Status.ContainerStatuses) != 0 {
 		t.Errorf("container statuses of a ready pod = %v, want none", got.Status.ContainerStatuses)
 	}

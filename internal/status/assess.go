@@ -24,13 +24,8 @@ import (
 //	a route                             Routed of the Echo
 const deadline = 120 * time.Second
 
-const (
-	// clockSkew is the difference between the clocks of the operator and of the cluster that the status allows for.
-	clockSkew = 15 * time.Second
-
-	// deletionLag is how long the cache may lack the deletions that completed a rollout.
-	deletionLag = 3*time.Second + clockSkew
-)
+// clockSkew is the difference between the clocks of the operator and of the cluster that the status allows for.
+const clockSkew = 15 * time.Second
 
 // newReplicaSetAvailable is the Deployment controller's reason for a completed rollout.
 // Source: k8s.io/kubernetes/pkg/controller/deployment/util.
@@ -139,35 +134,36 @@ func (a *Assessment) unknownSince(conditionType string) time.Time {
 }
 
 // findEarlierPods counts the pods of earlier specs that serve clients: a pod serves until it has stopped, because nodes
-// and Gateways learn late that its endpoint is gone.
+// and Gateways learn late that its endpoint is gone. If all pods stop at once, they are counted only if their response is
+// another one.
 func (a *Assessment) findEarlierPods() {
-	var running int
-	newest := map[string]bool{}
+	if a.Deployment == nil {
+		return
+	}
+	newest := a.Deployment.Spec.Template.Labels[children.ResponseLabel]
+	hasOldResponse := func(pod *corev1.Pod) bool {
+		response := pod.Labels[children.ResponseLabel]
+		return response != "" && response != newest // A pod that the operator did not declare has none.
+	}
+	newestHashes := map[string]bool{}
 	for i := range a.Pods {
-		if pod := &a.Pods[i]; !isFinished(pod) {
-			newest[hashOf(pod)] = true
-			running++
+		if pod := &a.Pods[i]; !isFinished(pod) && !hasOldResponse(pod) {
+			newestHashes[hashOf(pod)] = true
 		}
-	}
-	if len(newest) == 0 {
-		return
-	}
-	isComplete := a.progressing.Reason == newReplicaSetAvailable
-	if end := a.progressing.LastUpdateTime.Add(deletionLag); len(newest) > 1 && isComplete && !a.expired(end) {
-		// The cache does not have the deletion of the last pods yet.
-		a.earlierPods, a.earlierPodsEnd = max(1, running-int(a.pods.UpdatedReplicas)), end
-		return
 	}
 	for i := range a.Pods {
 		pod := &a.Pods[i]
-		if pod.DeletionTimestamp == nil || newest[hashOf(pod)] {
-			continue
+		isStopping, hasOldTemplate := pod.DeletionTimestamp != nil, len(newestHashes) > 0 && !newestHashes[hashOf(pod)]
+		var end time.Time
+		switch {
+		case isStopping && (hasOldTemplate || hasOldResponse(pod)):
+			end = servesUntil(pod)
+		case !isFinished(pod) && hasOldResponse(pod):
+			end = a.progressing.LastUpdateTime.Add(deadline) // The cache lacks its deletion, which completed the rollout.
 		}
-		if end := servesUntil(pod); !a.expired(end) {
+		if !a.expired(end) {
 			a.earlierPods++
-			if a.earlierPodsEnd.Before(end) {
-				a.earlierPodsEnd = end
-			}
+			a.earlierPodsEnd = latest(a.earlierPodsEnd, end)
 		}
 	}
 }

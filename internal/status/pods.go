@@ -278,7 +278,7 @@ func TransformPod(pod *corev1.Pod) *corev1.Pod {
 		ResourceVersion:   pod.ResourceVersion,
 		CreationTimestamp: pod.CreationTimestamp,
 	}}
-	labels := []string{children.EchoLabel, appsv1.DefaultDeploymentUniqueLabelKey}
+	labels := []string{children.EchoLabel, appsv1.DefaultDeploymentUniqueLabelKey, children.ResponseLabel}
 	switch {
 	case pod.Labels[children.VerifiesLabel] != "":
 		labels = []string{children.VerifiesLabel, children.ResponseLabel}

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/children"
 )
 
 // reasons returns the reasons of the conditions, prefixed with + for True and - for False.
@@ -171,7 +172,11 @@ func TestEchoIsReadyAfterPodsOfEarlierSpecsHaveStopped(t *testing.T) {
 	)
 	pod := func(hash string, phase corev1.PodPhase) corev1.Pod {
 		p := corev1.Pod{ObjectMeta: named(hash), Status: corev1.PodStatus{Phase: phase}}
-		p.Labels = map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: hash}
+		p.Labels = map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: hash, children.ResponseLabel: hash}
+		return p
+	}
+	sameResponse := func(p corev1.Pod) corev1.Pod {
+		p.Labels = map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: hashOf(&p), children.ResponseLabel: newest}
 		return p
 	}
 	stopping := func(hash string, deleted, grace int64) corev1.Pod { // deleted is in seconds ago
@@ -203,13 +208,20 @@ func TestEchoIsReadyAfterPodsOfEarlierSpecsHaveStopped(t *testing.T) {
 		"a pod of the newest spec stops":          {append(running, stopping(newest, 5, 30)), 5, ready, 0, ""},
 		"an evicted old pod remains":              {append(running, pod("old", corev1.PodFailed)), 0, ready, 0, ""},
 		"an old pod stops beside an evicted":      {append(running, pod("old", corev1.PodFailed), stopping("old", 5, 30)), 5, inFlight, 40, ""},
-		"the cache lacks a deletion":              {append(running, old), 1, inFlight, 17, "reach 1 of"},
-		"the cache lacks three deletions":         {append(running, old, old, old), 1, inFlight, 17, "reach 3 of"},
-		"a pod that the operator did not declare": {append(running, pod("", corev1.PodRunning)), 18, ready, 0, ""},
-		"every pod is deleted":                    {[]corev1.Pod{stopping("old", 5, 30)}, 5, ready, 0, ""},
+		"the cache lacks a deletion":              {append(running, old), 1, inFlight, 119, "reach 1 of"},
+		"the cache lacks three deletions":         {append(running, old, old, old), 1, inFlight, 119, "reach 3 of"},
+		"the cache lacks every new pod":           {[]corev1.Pod{old}, 100, inFlight, 20, "reach 1 of"},
+		"an old pod is never deleted":             {append(running, old), 120, ready, 0, ""},
+		"an old pod with the same response":       {append(running, sameResponse(old)), 1, ready, 0, ""},
+		"an old pod with the same response stops": {append(running, sameResponse(stopping("old", 5, 30))), 5, inFlight, 40, ""},
+		"a pod that the operator did not declare": {append(running, pod("", corev1.PodRunning)), 1, ready, 0, ""},
+		"every pod is deleted":                    {[]corev1.Pod{stopping(newest, 5, 30)}, 5, ready, 0, ""},
+		"every pod is deleted, of an old spec":    {[]corev1.Pod{stopping("old", 5, 30)}, 5, inFlight, 40, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			observed := Observation{Deployment: updated(deployment(2, 2, 2, 2), test.rolledOut), Service: &corev1.Service{}, Pods: test.pods, Now: now}
+			rolledOut := updated(deployment(2, 2, 2, 2), test.rolledOut)
+			rolledOut.Spec.Template.Labels = map[string]string{children.ResponseLabel: newest}
+			observed := Observation{Deployment: rolledOut, Service: &corev1.Service{}, Pods: test.pods, Now: now}
 			status := statusOf(newEcho(), observed)
 			if got := reasons(status); got != test.want {
 				t.Errorf("conditions = %s, want %s", got, test.want)
