@@ -145,25 +145,32 @@ func (a *Assessment) findEarlierPods() {
 		response := pod.Labels[children.ResponseLabel]
 		return response != "" && response != newest // A pod that the operator did not declare has none.
 	}
-	newestHashes := map[string]bool{}
-	for i := range a.Pods {
-		if pod := &a.Pods[i]; !isFinished(pod) && !hasOldResponse(pod) {
-			newestHashes[hashOf(pod)] = true
+	count := func(pods int, until time.Time) {
+		if pods > 0 && !a.expired(until) {
+			a.earlierPods += pods
+			a.earlierPodsEnd = latest(a.earlierPodsEnd, until)
 		}
 	}
+	old, running, hashes := 0, 0, map[string]bool{}
+	for i := range a.Pods {
+		switch pod := &a.Pods[i]; {
+		case isFinished(pod) || hashOf(pod) == "":
+		case hasOldResponse(pod):
+			old++
+		default:
+			running++
+			hashes[hashOf(pod)] = true
+		}
+	}
+	if len(hashes) > 1 { // An external writer has changed the template for a while.
+		old += max(0, running-int(a.pods.Replicas))
+	}
+	count(old, a.progressing.LastUpdateTime.Add(deadline)) // The cache lacks the deletions that completed the rollout.
 	for i := range a.Pods {
 		pod := &a.Pods[i]
-		isStopping, hasOldTemplate := pod.DeletionTimestamp != nil, len(newestHashes) > 0 && !newestHashes[hashOf(pod)]
-		var end time.Time
-		switch {
-		case isStopping && (hasOldTemplate || hasOldResponse(pod)):
-			end = servesUntil(pod)
-		case !isFinished(pod) && hasOldResponse(pod):
-			end = a.progressing.LastUpdateTime.Add(deadline) // The cache lacks its deletion, which completed the rollout.
-		}
-		if !a.expired(end) {
-			a.earlierPods++
-			a.earlierPodsEnd = latest(a.earlierPodsEnd, end)
+		hasOldTemplate := len(hashes) > 0 && !hashes[hashOf(pod)]
+		if pod.DeletionTimestamp != nil && (hasOldTemplate || hasOldResponse(pod)) {
+			count(1, servesUntil(pod))
 		}
 	}
 }

@@ -212,7 +212,7 @@ func TestEchoIsReadyAfterPodsOfEarlierSpecsHaveStopped(t *testing.T) {
 		"the cache lacks three deletions":         {append(running, old, old, old), 1, inFlight, 119, "reach 3 of"},
 		"the cache lacks every new pod":           {[]corev1.Pod{old}, 100, inFlight, 20, "reach 1 of"},
 		"an old pod is never deleted":             {append(running, old), 120, ready, 0, ""},
-		"an old pod with the same response":       {append(running, sameResponse(old)), 1, ready, 0, ""},
+		"an old pod with the same response":       {append(running, sameResponse(old)), 1, inFlight, 119, "reach 1 of"},
 		"an old pod with the same response stops": {append(running, sameResponse(stopping("old", 5, 30))), 5, inFlight, 40, ""},
 		"a pod that the operator did not declare": {append(running, pod("", corev1.PodRunning)), 1, ready, 0, ""},
 		"every pod is deleted":                    {[]corev1.Pod{stopping(newest, 5, 30)}, 5, ready, 0, ""},
