@@ -10,9 +10,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// timeout is how long the cache may lack a write. After it, for example because the object was deleted while the watch
-// was interrupted, the cache counts as it is.
-const timeout = time.Second
+const (
+	// absence is how long the cache may lack a written object. After it, the object may have been deleted while the watch
+	// was interrupted.
+	absence = time.Second
+	// maxLag is how long the cache may have an older version of a written object: an object never returns to one.
+	maxLag = 10 * time.Minute
+)
 
 // Versions holds the versions of recently written objects. The zero value is empty.
 type Versions struct {
@@ -41,10 +45,10 @@ func (v *Versions) Record(kind string, written client.Object) {
 	if v.written == nil {
 		v.written = map[object]write{}
 	}
-	if now.Sub(v.swept) > timeout {
+	if now.Sub(v.swept) > maxLag {
 		v.swept = now
 		for key, w := range v.written {
-			if now.Sub(w.at) > timeout {
+			if now.Sub(w.at) > maxLag {
 				delete(v.written, key)
 			}
 		}
@@ -61,7 +65,11 @@ func (v *Versions) IsStale(kind string, name types.NamespacedName, cached client
 	if !found {
 		return false
 	}
-	if time.Since(w.at) > timeout || cached != nil && !isOlder(cached.GetResourceVersion(), w.version) {
+	limit, lacks := absence, true
+	if cached != nil {
+		limit, lacks = maxLag, isOlder(cached.GetResourceVersion(), w.version)
+	}
+	if !lacks || time.Since(w.at) > limit {
 		return false
 	}
 	w.isAwaited = true
@@ -70,11 +78,15 @@ func (v *Versions) IsStale(kind string, name types.NamespacedName, cached client
 }
 
 // IsNews reports whether an object of the cache is not just as the last write returned it, or a reconciliation waits
-// for it.
+// for it. It is called once for each event.
 func (v *Versions) IsNews(kind string, cached client.Object) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	w, found := v.written[object{kind, client.ObjectKeyFromObject(cached)}]
+	key := object{kind, client.ObjectKeyFromObject(cached)}
+	w, found := v.written[key]
+	if found && !isOlder(cached.GetResourceVersion(), w.version) {
+		delete(v.written, key)
+	}
 	return !found || w.isAwaited || w.version != cached.GetResourceVersion()
 }
 

@@ -14,19 +14,20 @@ func version(name, version string) client.Object {
 	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, ResourceVersion: version}}
 }
 
-func TestACacheWithoutAWriteIsStaleForASecond(t *testing.T) {
+func TestACacheWithoutAWriteIsStale(t *testing.T) {
 	for name, test := range map[string]struct {
 		cached client.Object
 		after  time.Duration
 		want   bool
 	}{
 		"an older version":            {version("a", "9"), 0, true},
-		"the version before a second": {version("a", "9"), timeout, true},
+		"an older version for long":   {version("a", "9"), maxLag, true},
 		"the written version":         {version("a", "10"), 0, false},
 		"a newer version":             {version("a", "100"), 0, false},
 		"no object":                   {nil, 0, true},
-		"an older version for longer": {version("a", "9"), timeout + 1, false},
-		"no object for longer":        {nil, timeout + 1, false},
+		"an older version for longer": {version("a", "9"), maxLag + 1, false},
+		"no object for a second":      {nil, absence, true},
+		"no object for longer":        {nil, absence + 1, false},
 		"an unordered version":        {version("a", "x"), 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -41,7 +42,7 @@ func TestACacheWithoutAWriteIsStaleForASecond(t *testing.T) {
 				if versions.IsStale("Deployment", client.ObjectKeyFromObject(written), nil) || versions.IsStale("Service", client.ObjectKey{Namespace: "n", Name: "b"}, nil) {
 					t.Error("another object is stale")
 				}
-				time.Sleep(2 * timeout)
+				time.Sleep(2 * maxLag)
 				versions.Record("Service", version("b", "11"))
 				if len(versions.written) != 1 {
 					t.Errorf("%d writes are remembered, want the recent one", len(versions.written))
@@ -73,6 +74,10 @@ func TestTheObjectOfAnOwnWriteIsNoNews(t *testing.T) {
 		}
 		if got := versions.IsNews("Service", test.event); got != test.want {
 			t.Errorf("%s: IsNews = %t, want %t", title, got, test.want)
+		}
+		hasArrived := title != "an older version" && title != "another object"
+		if got := len(versions.written); (got == 0) != hasArrived {
+			t.Errorf("%s: %d writes are remembered", title, got)
 		}
 	}
 }
