@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/backoff"
@@ -87,23 +87,24 @@ func (r *EchoReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager)
 	}
 	r.seats.PerNamespace = r.MaxConcurrentReconciles
 	b := ctrl.NewControllerManagedBy(mgr).
-		For(&echov1.Echo{}, builder.WithPredicates(r.ignoreOwnWrites(echoKind))).
 		WatchesRawSource(&r.seats).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(echoOfPod), builder.WithPredicates(ignoreInitialList, podChanged)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: queue.Namespaces * r.MaxConcurrentReconciles,
 			ReconciliationTimeout:   reconcileTimeout,
 			RateLimiter:             r.seats.RateLimiter(workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minRetry, backoff.Max)),
 		})
-	for _, kind := range children.WatchedKinds() {
-		enqueueEcho, ignoreOwn := handler.EnqueueRequestsFromMapFunc(echoOfChild), r.ignoreOwnWrites(kind.ObjectKind)
-		if !kind.OptionalAPI {
-			b.Watches(kind.New(), enqueueEcho, builder.WithPredicates(ignoreInitialList, ignoreOwn, ignoreBudgetStatus))
-			continue
+	for _, watch := range r.Watches() {
+		enqueue := handler.EnqueueRequestsFromMapFunc(watch.Requests)
+		switch watch.Object.(type) {
+		case *echov1.Echo:
+			b.For(watch.Object, builder.WithPredicates(watch.Predicates...))
+		case *gatewayv1.HTTPRoute:
+			r.Optional.Events = source.Informer{Handler: enqueue, Predicates: watch.Predicates}
+			r.Optional.Users = r.routedEchoes
+			b.WatchesRawSource(r.Optional)
+		default:
+			b.Watches(watch.Object, enqueue, builder.WithPredicates(watch.Predicates...))
 		}
-		r.Optional.Events = source.Informer{Handler: enqueueEcho, Predicates: []predicate.Predicate{ignoreOwn}}
-		r.Optional.Users = r.routedEchoes
-		b.WatchesRawSource(r.Optional)
 	}
 	return b.Complete(r.seats.Limit(r, r.isNewOrEdited))
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -21,6 +22,32 @@ import (
 )
 
 const echoKind = "Echo"
+
+// Watch is a kind of objects whose events reconcile Echoes.
+type Watch struct {
+	// Object is an empty object of the kind.
+	Object client.Object
+	// Requests returns the Echoes that an event reconciles.
+	Requests handler.MapFunc
+	// Predicates are what an event has to pass.
+	Predicates []predicate.Predicate
+}
+
+// Watches returns the kinds that the controller watches.
+func (r *EchoReconciler) Watches() []Watch {
+	all := []Watch{
+		{&echov1.Echo{}, echoItself, []predicate.Predicate{r.ignoreOwnWrites(echoKind)}},
+		{&corev1.Pod{}, echoOfPod, []predicate.Predicate{ignoreInitialList, podChanged}},
+	}
+	for _, kind := range children.WatchedKinds() {
+		watch := Watch{kind.New(), echoOfChild, []predicate.Predicate{r.ignoreOwnWrites(kind.ObjectKind)}}
+		if !kind.OptionalAPI { // Its watch may start later than the operator.
+			watch.Predicates = append(watch.Predicates, ignoreInitialList, ignoreBudgetStatus)
+		}
+		all = append(all, watch)
+	}
+	return all
+}
 
 // ignoreInitialList drops the create events of objects that existed before the operator started.
 // The operator reconciles every Echo once at its start anyway, and its children with it.
@@ -48,6 +75,10 @@ var ignoreBudgetStatus = predicate.Funcs{
 		before.ResourceVersion = e.ObjectNew.GetResourceVersion()
 		return !equality.Semantic.DeepEqual(before, e.ObjectNew)
 	},
+}
+
+func echoItself(_ context.Context, echo client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(echo)}}
 }
 
 // echoOfChild returns the Echo to which an object with its name belongs. Its owner reference and

@@ -1,0 +1,125 @@
+package explore
+
+import (
+	"flag"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/children"
+)
+
+var maxStates = flag.Int("states", 3_000, "explore up to this `number` of states of each family")
+
+func newEcho() *echov1.Echo {
+	return &echov1.Echo{
+		ObjectMeta: metav1.ObjectMeta{Name: echoName},
+		Spec:       echov1.EchoSpec{Message: "one", StatusCode: 200, Replicas: 1, Port: 80},
+	}
+}
+
+// newWorld returns a world in which the Echo is ready, unless the family creates it.
+func newWorld(t *testing.T, f family) *world {
+	w := &world{
+		objects: map[key]*item{}, cached: map[key]*item{}, withheld: map[string][]change{}, specs: map[int64]echov1.EchoSpec{},
+		operator: newOperator(), again: never,
+	}
+	if f.operations[0].name != create.name {
+		create.do(w)
+		w.flush()
+		w.settle(t)
+		w.now += time.Hour // What happened before is long ago.
+	}
+	w.left, w.trail = f.left, nil
+	return w
+}
+
+// settle follows the first transition until nothing happens any more.
+func (w *world) settle(t *testing.T) {
+	for range 1000 {
+		after := w.successors(t, family{})
+		if len(after) == 0 {
+			return
+		}
+		*w = *after[len(after)-1]
+	}
+	t.Fatalf("the world does not settle: %v", w.trail.story()[900:])
+}
+
+var create = operation{"the user creates the Echo", func(w *world) {
+	if err := w.create(newEcho()); err != nil {
+		panic(err)
+	}
+}}
+
+func edit(name string, change func(*echov1.EchoSpec)) operation {
+	return operation{"the user " + name, func(w *world) {
+		if echo, found := w.echo(); found {
+			edited := echo.DeepCopy()
+			change(&edited.Spec)
+			w.update(edited)
+		}
+	}}
+}
+
+// external is what another client does with a child.
+func external(name string, k key, do func(*world, client.Object)) operation {
+	return operation{"another client " + name, func(w *world) {
+		if found := w.objects[k]; found != nil {
+			do(w, copyOf(found.Object))
+		}
+	}}
+}
+
+var (
+	server  = key{"Deployment", "echo-hello"}
+	message = func(text string) operation {
+		return edit("edits the message to "+text, func(s *echov1.EchoSpec) { s.Message = text })
+	}
+	scale = func(replicas int32) operation {
+		return edit("scales", func(s *echov1.EchoSpec) { s.Replicas = replicas })
+	}
+	remove = operation{"the user deletes the Echo", func(w *world) { w.remove(echoKey) }}
+	drift  = external("changes the image", server, func(w *world, o client.Object) {
+		o.(*appsv1.Deployment).Spec.Template.Spec.Containers[0].Image = "other" //nolint:forcetypeassert // The key has the kind.
+		w.update(o)
+	})
+	unlabel = external("removes the operator's label", server, func(w *world, o client.Object) {
+		delete(o.GetLabels(), children.ManagedByLabel)
+		w.update(o)
+	})
+	route = edit("adds a route", func(s *echov1.EchoSpec) {
+		s.Route = &echov1.Route{ParentRefs: []echov1.ParentRef{{Name: "public"}}, Scheme: "https", Paths: []echov1.Path{{Value: "/"}}}
+	})
+	verify = edit("has it verified", func(s *echov1.EchoSpec) {
+		s.Verify = &echov1.Verify{From: echov1.VerifyFromCluster, PeriodSeconds: 10, TimeoutSeconds: 2, FailureThreshold: 3}
+	})
+	plain = edit("removes route and verify", func(s *echov1.EchoSpec) { s.Route, s.Verify = nil, nil })
+)
+
+func TestExplore(t *testing.T) {
+	for _, f := range []family{
+		{"create", []operation{create}, budget{1, 1, 1}},
+		{"edit", []operation{message("two")}, budget{1, 0, 0}},
+		{"edit with a fault", []operation{message("two")}, budget{0, 1, 1}},
+		{"edit twice", []operation{message("two"), message("one")}, budget{1, 0, 0}},
+		{"scale", []operation{scale(2), scale(1)}, budget{1, 0, 0}},
+		{"delete and create", []operation{remove, create}, budget{1, 0, 0}},
+		{"drift", []operation{drift}, budget{1, 1, 0}},
+		{"route", []operation{route, plain}, budget{1, 0, 0}},
+		{"verify", []operation{verify, plain}, budget{1, 0, 0}},
+		{"lost label", []operation{unlabel, message("two")}, budget{1, 0, 0}},
+	} {
+		t.Run(f.name, func(t *testing.T) {
+			r := explore(t, f, *maxStates)
+			t.Log(r)
+			for _, v := range r.violations {
+				t.Error(v)
+			}
+		})
+	}
+}

@@ -1,0 +1,150 @@
+package explore
+
+import (
+	"fmt"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/children"
+)
+
+// checkWrite checks what the operator has just written.
+func (w *world) checkWrite(what string, k key) {
+	echo, found := w.echo()
+	if k == echoKey {
+		if found {
+			w.checkReady(echo)
+		}
+		return
+	}
+	if k.name != "echo-"+echoName && k.name != "verify-"+echoName {
+		w.finding("the operator %s, which is not its own", what)
+	}
+	written := w.objects[k]
+	if written == nil || !found || !metav1.IsControlledBy(written, echo) {
+		return
+	}
+	generation := children.EchoGeneration(written)
+	for _, other := range w.withheld[k.kind] {
+		if other.key == k && other.old != nil && other.new == written && children.EchoGeneration(other.old) > generation {
+			w.finding("the operator %s for generation %d after generation %d", what, generation, children.EchoGeneration(other.old))
+		}
+	}
+	spec, isKnown := w.specs[generation]
+	if !isKnown {
+		w.finding("the operator %s for the unknown generation %d", what, generation)
+		return
+	}
+	of := echo.DeepCopy()
+	of.Generation, of.Spec = generation, spec
+	if difference := w.difference(of, k); difference != "" {
+		w.finding("the operator %s, which is not as generation %d declares it: %s", what, generation, difference)
+	}
+}
+
+// checkReady checks that an Echo that is Ready serves its newest spec to every client. While the watch of pods lags, the
+// operator knows neither pods that have started since, nor which of them have the template of an external writer.
+func (w *world) checkReady(echo *echov1.Echo) {
+	ready := conditionOf(echo, echov1.ConditionReady)
+	if ready.Status != metav1.ConditionTrue || echo.Status.ObservedGeneration != echo.Generation {
+		return
+	}
+	deployment, found := get[*appsv1.Deployment](w, key{"Deployment", children.Name(echo)})
+	if !found {
+		if w.held == "" {
+			w.finding("Ready, and there is no Deployment")
+		}
+		return
+	}
+	hash, serving := hashOf(deployment.Spec.Template), int32(0)
+	isCurrent := w.difference(echo, key{"Deployment", deployment.Name}) == ""
+	if generation := children.EchoGeneration(deployment); !isCurrent && generation != echo.Generation {
+		w.finding("Ready of generation %d, and the Deployment is that of generation %d", echo.Generation, generation)
+	}
+	for _, pod := range w.podsOf(deployment) {
+		isNewest := templateOf(pod) == hash && isCurrent
+		isDrift := pod.Labels[children.ResponseLabel] == deployment.Spec.Template.Labels[children.ResponseLabel]
+		isKnown := w.cached[keyOf(pod)] != nil && (!isDrift || w.held != "Pod")
+		isGone := !isReady(pod) || pod.DeletionTimestamp != nil && !w.time().Before(pod.DeletionTimestamp.Time)
+		switch {
+		case isNewest && isReady(pod) && pod.DeletionTimestamp == nil:
+			serving++
+		case !isNewest && !isGone && isKnown && isCurrent:
+			w.finding("Ready, and clients reach pod %s of an earlier spec", pod.Name)
+		}
+	}
+	if isCurrent && serving < echo.Spec.Replicas && w.held == "" {
+		w.finding("Ready, and %d of %d pods serve", serving, echo.Spec.Replicas)
+	}
+}
+
+// difference returns how a child differs from what an Echo declares, or an empty text.
+func (w *world) difference(echo *echov1.Echo, k key) string {
+	inputs := children.Inputs{ServerImage: "server", VerifierImage: "verifier"}
+	if service, found := get[*corev1.Service](w, key{"Service", children.Name(echo)}); found {
+		inputs.ClusterIPs = service.Spec.ClusterIPs
+	}
+	for _, kind := range children.Kinds {
+		if kind.ObjectKind != k.kind || kind.ChildName(echo) != k.name {
+			continue
+		}
+		live := w.objects[k]
+		isControlled := live != nil && metav1.IsControlledBy(live, echo)
+		switch {
+		case !kind.Wanted(echo):
+			if isControlled {
+				return "it is not wanted"
+			}
+		case !isControlled:
+			return "it does not exist"
+		default:
+			desired, changed := children.Desired(kind, live.Object.(children.Object), echo, inputs) //nolint:forcetypeassert // The kind has the type.
+			if changed {
+				compared, err := children.Compare(kind, live.Object.(children.Object), desired) //nolint:forcetypeassert // The kind has the type.
+				return fmt.Sprint(compared.Fields, err)
+			}
+		}
+	}
+	return ""
+}
+
+// checkEnd checks a state in which nothing happens any more.
+func (w *world) checkEnd(t *testing.T) (findings []string) {
+	add := func(format string, args ...any) {
+		findings = append(findings, "at the end: "+fmt.Sprintf(format, args...))
+	}
+	echo, found := w.echo()
+	if !found {
+		if left := sorted(w.objects, ""); len(left) > 0 {
+			add("the Echo is deleted, and %v exists", left)
+		}
+		return findings
+	}
+	for _, kind := range children.Kinds {
+		k := key{kind.ObjectKind, kind.ChildName(echo)}
+		if difference := w.difference(echo, k); difference != "" {
+			add("%s: %s", k, difference)
+		}
+	}
+	ready := conditionOf(echo, echov1.ConditionReady)
+	if ready.Status != metav1.ConditionTrue || echo.Status.ObservedGeneration != echo.Generation {
+		add("Ready is %s (%s: %s) of generation %d, want True of %d", ready.Status, ready.Reason, ready.Message, echo.Status.ObservedGeneration, echo.Generation)
+	}
+	if deployment, _ := get[*appsv1.Deployment](w, key{"Deployment", children.Name(echo)}); deployment != nil && echo.Status.Replicas != deployment.Status.Replicas {
+		add("status.replicas is %d, want %d", echo.Status.Replicas, deployment.Status.Replicas)
+	}
+	for _, name := range []string{"another reconciliation", "a restart"} {
+		after := w.clone()
+		if name == "a restart" {
+			after.restart()
+		}
+		if done := after.reconcile(t, none, 0); len(done.done) > 0 {
+			add("%s %v", name, done.done)
+		}
+	}
+	return findings
+}

@@ -1,0 +1,202 @@
+// Package explore runs the operator's reconciler against a small model of a cluster in memory, in every order of events up
+// to a bound: edits of the user, steps of controllers, watches that lag, writes that are rejected or whose response is lost,
+// crashes.
+package explore
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/controller"
+)
+
+// Every Echo has this name.
+const (
+	namespace = "default"
+	echoName  = "hello"
+)
+
+// epoch is the time in which testing/synctest starts.
+var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// key identifies an object.
+type key struct{ kind, name string }
+
+func (k key) String() string { return k.kind + " " + k.name }
+
+var echoKey = key{"Echo", echoName}
+
+// item is an object in one version. It is never changed, so worlds share it.
+type item struct {
+	client.Object
+	// text is the object without its version and UIDs, which differ between worlds that are alike.
+	text string
+}
+
+// change is what a watch reports about one write. old or new is nil for an object that was created or deleted.
+type change struct {
+	key      key
+	old, new *item
+}
+
+// world is one state of the cluster and of the operator.
+type world struct {
+	now      time.Duration // since the epoch
+	version  int64         // resourceVersion of the last write
+	uids     int
+	objects  map[key]*item
+	cached   map[key]*item
+	withheld map[string][]change // by kind, what the operator's cache lacks
+	held     string              // the kind whose changes do not reach the cache
+	heldFrom time.Duration
+
+	operator *controller.EchoReconciler
+	queued   bool          // the Echo is in the queue of the controller
+	again    time.Duration // when it comes back, or never
+	failures int           // in a row
+
+	next int // operation of the user
+	left budget
+	// specs are the specs of the Echo by generation, since its creation.
+	specs map[int64]echov1.EchoSpec
+
+	trail    *step
+	findings []string
+}
+
+const never = time.Duration(-1)
+
+// budget is how often something may still happen.
+type budget struct{ lags, faults, crashes int }
+
+// step is how a world came about.
+type step struct {
+	name   string
+	before *step
+}
+
+func (s *step) story() (all []string) {
+	for ; s != nil; s = s.before {
+		all = append(all, s.name)
+	}
+	slices.Reverse(all)
+	return all
+}
+
+// clone returns a copy. What maps hold is shared, because it is never changed. The operator is copied when it runs.
+func (w *world) clone() *world {
+	c := *w
+	c.objects, c.cached = maps.Clone(w.objects), maps.Clone(w.cached)
+	c.withheld, c.specs = maps.Clone(w.withheld), maps.Clone(w.specs)
+	return &c
+}
+
+func (w *world) finding(format string, args ...any) {
+	w.findings = append(slices.Clone(w.findings), fmt.Sprintf(format, args...))
+}
+
+func (w *world) time() time.Time { return epoch.Add(w.now) }
+
+func get[T client.Object](w *world, k key) (object T, found bool) {
+	if i := w.objects[k]; i != nil {
+		return i.Object.(T), true //nolint:forcetypeassert // The key has the kind.
+	}
+	return object, false
+}
+
+func (w *world) echo() (*echov1.Echo, bool) { return get[*echov1.Echo](w, echoKey) }
+
+// sorted returns the keys of a kind, or of all kinds, in order.
+func sorted(objects map[key]*item, kind string) []key {
+	keys := slices.SortedFunc(maps.Keys(objects), func(a, b key) int {
+		return cmp.Or(strings.Compare(a.kind, b.kind), strings.Compare(a.name, b.name))
+	})
+	return slices.DeleteFunc(keys, func(k key) bool { return kind != "" && k.kind != kind })
+}
+
+func newItem(object client.Object) *item {
+	bare := object.DeepCopyObject().(client.Object) //nolint:forcetypeassert // A copy has the same type.
+	bare.SetResourceVersion("")
+	bare.SetUID("")
+	owners := bare.GetOwnerReferences()
+	for i := range owners {
+		owners[i].UID = ""
+	}
+	bare.SetOwnerReferences(owners)
+	text, err := json.Marshal(bare)
+	if err != nil {
+		panic(err) // Every type of the API can be encoded.
+	}
+	return &item{object, string(text)}
+}
+
+// fingerprint is equal for worlds from which the same can happen. Versions and UIDs count by their order.
+func (w *world) fingerprint() uint64 {
+	versions, uids := map[string]bool{}, map[types.UID]bool{}
+	visit := func(visit func(*item)) {
+		for _, objects := range []map[key]*item{w.objects, w.cached} {
+			for _, k := range sorted(objects, "") {
+				visit(objects[k])
+			}
+		}
+		for _, kind := range slices.Sorted(maps.Keys(w.withheld)) {
+			for _, c := range w.withheld[kind] {
+				visit(c.old)
+				visit(c.new)
+			}
+		}
+	}
+	visit(func(i *item) {
+		if i != nil {
+			versions[i.GetResourceVersion()], uids[i.GetUID()] = true, true
+		}
+	})
+	memory := describe(w.operator, versions)
+	versionRank, uidRank := rank(versions), rank(uids)
+	hash := fnv.New64a()
+	print := func(args ...any) { fmt.Fprintln(hash, args...) }
+	visit(func(i *item) {
+		if i == nil {
+			print("nil")
+			return
+		}
+		print(i.text, versionRank[i.GetResourceVersion()], uidRank[i.GetUID()])
+		for _, owner := range i.GetOwnerReferences() {
+			print(uidRank[owner.UID])
+		}
+	})
+	for _, part := range memory {
+		if rank, isVersion := versionRank[strings.TrimPrefix(part, versionPrefix)]; isVersion && strings.HasPrefix(part, versionPrefix) {
+			print(rank)
+		} else if rank, isUID := uidRank[types.UID(part)]; isUID {
+			print(rank)
+		} else {
+			print(part)
+		}
+	}
+	print(w.now, w.held, w.heldFrom, w.queued, w.again, w.failures, w.next, w.left, len(w.findings))
+	return hash.Sum64()
+}
+
+func rank[T ~string](values map[T]bool) map[T]int {
+	ranks := map[T]int{}
+	for i, value := range slices.SortedFunc(maps.Keys(values), func(a, b T) int {
+		return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+	}) {
+		ranks[value] = i
+	}
+	return ranks
+}
+
+func formatVersion(version int64) string { return strconv.FormatInt(version, 10) }
