@@ -60,25 +60,22 @@ func Deployment(deployment *appsv1.Deployment, echo *echov1.Echo, defaultImage s
 	spec.Template.Labels = labels.Merge(selector.MatchLabels, spec.Template.Labels)
 	spec.Template.Labels = labels.Merge(spec.Template.Labels, ownedLabels(echo, serverComponent))
 
-	image := cmp.Or(echo.Spec.Image, defaultImage)
-	spec.Template.Labels[ResponseLabel] = serverHash(echo, image)
-	mutatePod(&spec.Template.Spec, echo, image)
+	server := mutatePod(&spec.Template.Spec, echo, cmp.Or(echo.Spec.Image, defaultImage))
+	spec.Template.Labels[ResponseLabel] = serverHash(echo, server)
 }
 
-// serverHash returns the value of ResponseLabel for a server. Another one restarts its pods, so it depends on nothing else
-// that may change with the operator.
-func serverHash(echo *echov1.Echo, image string) string {
-	parts := [][]string{{image, strconv.Itoa(int(targetPort(echo)))}, echo.Spec.Command, echo.Spec.Args}
-	if !isCustomServer(echo) {
-		parts = append(parts, []string{Text(echo), strconv.Itoa(int(echo.Spec.StatusCode))})
-		for _, header := range serverHeaders(echo) {
-			parts = append(parts, []string{header.Name, header.Value})
-		}
+// serverHash returns the value of ResponseLabel for a server: the hash of what determines its response. Another value
+// restarts its pods.
+func serverHash(echo *echov1.Echo, server *corev1.Container) string {
+	parts := slices.Concat([]string{server.Image, strconv.Itoa(int(targetPort(echo))), strconv.Itoa(len(server.Command))}, server.Command, server.Args)
+	if isCustomServer(echo) {
+		parts = append(parts, Text(echo))
 	}
 	return hashOf(parts)
 }
 
-func mutatePod(pod *corev1.PodSpec, echo *echov1.Echo, image string) {
+// mutatePod returns the container of the server.
+func mutatePod(pod *corev1.PodSpec, echo *echov1.Echo, image string) *corev1.Container {
 	mutatePodIsolation(pod)
 	pod.TerminationGracePeriodSeconds = new(GracePeriodSeconds)
 	mutatePodSecurity(ensure(&pod.SecurityContext))
@@ -98,6 +95,7 @@ func mutatePod(pod *corev1.PodSpec, echo *echov1.Echo, image string) {
 		i = 0
 	}
 	mutateContainer(&pod.Containers[i], echo, image)
+	return &pod.Containers[i]
 }
 
 // mutatePodIsolation isolates the pod from the API server, and from its node.

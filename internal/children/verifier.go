@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -273,17 +272,19 @@ func expectation(echo *echov1.Echo) []string {
 
 // responseHash returns the value of ResponseLabel for a verifier.
 func responseHash(echo *echov1.Echo, in Inputs) string {
-	parts := [][]string{{cmp.Or(echo.Spec.Image, in.ServerImage)}, echo.Spec.Command, echo.Spec.Args}
+	spec := &echo.Spec
+	parts := slices.Concat([]string{cmp.Or(spec.Image, in.ServerImage), strconv.Itoa(len(spec.Command))}, spec.Command, spec.Args)
 	for _, l := range layers(echo) {
-		parts = append(parts, l.args(echo, in))
+		parts = append(parts, l.args(echo, in)...)
 	}
 	return hashOf(parts)
 }
 
-func hashOf(parts [][]string) string {
-	encoding, err := json.Marshal(parts)
-	if err != nil {
-		panic(err) // Strings always have an encoding.
+func hashOf(parts []string) string {
+	var encoding []byte
+	for _, part := range parts {
+		encoding = append(strconv.AppendInt(encoding, int64(len(part)), 10), ' ')
+		encoding = append(encoding, part...)
 	}
 	sum := sha256.Sum256(encoding)
 	return hex.EncodeToString(sum[:8])

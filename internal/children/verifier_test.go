@@ -231,6 +231,9 @@ func TestResponseLabelChangesWithTheResponseAndTheServer(t *testing.T) {
 			t.Errorf("%s: the labels change: %v, want %v", name, got, test.want)
 		}
 	}
+	if own, edited := labelsOf(inputs, ownServer), labelsOf(inputs, ownServer, func(e *echov1.Echo) { e.Spec.Message = "other" }); own.ofServer == edited.ofServer {
+		t.Error("the label of an own server does not change with the message, which it may send")
+	}
 }
 
 func TestDecisionSecondsCoverTheRounds(t *testing.T) {
