@@ -281,7 +281,11 @@ func responseHash(echo *echov1.Echo, in Inputs) string {
 }
 
 func hashOf(parts []string) string {
-	var encoding []byte
+	size := 0
+	for _, part := range parts {
+		size += len(part) + len("16384 ")
+	}
+	encoding := make([]byte, 0, size)
 	for _, part := range parts {
 		encoding = append(strconv.AppendInt(encoding, int64(len(part)), 10), ' ')
 		encoding = append(encoding, part...)
