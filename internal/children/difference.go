@@ -149,26 +149,22 @@ func LockedPatch(live, desired Object) ([]byte, error) {
 
 // Description names the first fields. Its length is bounded, because another client may change any number of fields.
 func (d Difference) Description() string {
-	names := make([]string, min(len(d.Fields), maxFields))
-	for i := range names {
-		names[i] = d.name(i)
-	}
+	names := d.names()
 	if more := len(d.Fields) - maxFields; more > 0 {
 		names = append(names, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(names, ", ")
 }
 
-// name returns the name of a field, shortened.
-func (d Difference) name(i int) string {
-	return strings.ToValidUTF8(d.Fields[i][:min(len(d.Fields[i]), maxFieldLength)], "")
+// names returns the names of the first fields, shortened.
+func (d Difference) names() (names []string) {
+	for _, field := range d.Fields[:min(len(d.Fields), maxFields)] {
+		names = append(names, strings.ToValidUTF8(field[:min(len(field), maxFieldLength)], ""))
+	}
+	return names
 }
 
 // Overridden returns the record of a difference that the operator accepts.
 func (d Difference) Overridden(kind string) *echov1.OverriddenChild {
-	record := &echov1.OverriddenChild{Kind: kind, Hash: d.Hash}
-	for i := range min(len(d.Fields), maxFields) {
-		record.Fields = append(record.Fields, d.name(i))
-	}
-	return record
+	return &echov1.OverriddenChild{Kind: kind, Hash: d.Hash, Fields: d.names()}
 }
