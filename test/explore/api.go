@@ -6,42 +6,22 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 )
 
-func kindOf(object client.Object) string {
-	switch object.(type) {
-	case *echov1.Echo:
-		return "Echo"
-	case *corev1.Service:
-		return "Service"
-	case *corev1.Pod:
-		return "Pod"
-	case *appsv1.Deployment:
-		return "Deployment"
-	case *appsv1.DaemonSet:
-		return "DaemonSet"
-	case *policyv1.PodDisruptionBudget:
-		return "PodDisruptionBudget"
-	case *gatewayv1.HTTPRoute:
-		return "HTTPRoute"
-	}
-	panic(fmt.Sprintf("the model has no %T", object))
-}
+// kindOf returns the kind of an object, which is the name of its type.
+func kindOf(object client.Object) string { return reflect.TypeOf(object).Elem().Name() }
 
 func keyOf(object client.Object) key { return key{kindOf(object), object.GetName()} }
 
@@ -85,7 +65,7 @@ func (w *world) update(object client.Object) {
 
 func (w *world) store(object client.Object) {
 	w.version++
-	object.SetResourceVersion(formatVersion(w.version))
+	object.SetResourceVersion(strconv.FormatInt(w.version, 10))
 	k := keyOf(object)
 	old, stored := w.objects[k], newItem(object)
 	w.objects[k] = stored
@@ -310,11 +290,4 @@ func (s statusWriter) Update(_ context.Context, object client.Object, _ ...clien
 		assign(object, s.api.objects[k].Object)
 		return nil
 	})
-}
-
-func conditionOf(echo *echov1.Echo, conditionType string) metav1.Condition {
-	if c := meta.FindStatusCondition(echo.Status.Conditions, conditionType); c != nil {
-		return *c
-	}
-	return metav1.Condition{}
 }

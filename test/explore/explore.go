@@ -7,14 +7,8 @@ import (
 	"time"
 )
 
-// transition is something that may happen next.
+// transition is something that may happen next, or what a user or another client does.
 type transition struct {
-	name string
-	do   func(*world)
-}
-
-// operation is what a user or another client does.
-type operation struct {
 	name string
 	do   func(*world)
 }
@@ -22,7 +16,7 @@ type operation struct {
 // family is a sequence of operations with what may happen beside them.
 type family struct {
 	name       string
-	operations []operation
+	operations []transition
 	left       budget
 }
 
@@ -65,8 +59,7 @@ func explore(t *testing.T, f family, maxStates int) (r result) {
 	}
 	ids := map[uint64]int{first.fingerprint(): 0}
 	ends := map[int]bool{}
-	var reachedFrom [][]int32 // by state, those from which a transition leads to it
-	reachedFrom = append(reachedFrom, nil)
+	reachedFrom := [][]int32{nil} // by state, those from which a transition leads to it
 	trails := []*step{nil}
 	queue := []node{{first, 0, 0}}
 	report := func(finding string, trail *step) {
@@ -171,14 +164,14 @@ func (w *world) successors(t *testing.T, f family) (all []*world) {
 // reconciliations adds a reconciliation without a fault, and those with one at each of its writes.
 func (w *world) reconciliations(t *testing.T, follow func(string, func(*world)) *world) {
 	var done *writes
-	after := follow(describeFault(none, ""), func(w *world) { done = w.reconcile(t, none, 0) })
+	after := follow("the operator reconciles", func(w *world) { done = w.reconcile(t, none, 0) })
 	if len(done.done) > 0 {
 		after.trail.name += ": it " + strings.Join(done.done, ", ")
 	}
 	for i, write := range done.done {
 		for _, f := range []fault{lost, rejected, crash} {
 			if f == crash && w.left.crashes > 0 || f != crash && w.left.faults > 0 {
-				follow(describeFault(f, write), func(w *world) {
+				follow(fmt.Sprintf("the operator reconciles; it %s, and %s", write, f), func(w *world) {
 					if f == crash {
 						w.left.crashes--
 					} else {

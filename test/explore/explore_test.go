@@ -50,14 +50,14 @@ func (w *world) settle(t *testing.T) {
 	t.Fatalf("the world does not settle: %v", w.trail.story()[900:])
 }
 
-var create = operation{"the user creates the Echo", func(w *world) {
+var create = transition{"the user creates the Echo", func(w *world) {
 	if err := w.create(newEcho()); err != nil {
 		panic(err)
 	}
 }}
 
-func edit(name string, change func(*echov1.EchoSpec)) operation {
-	return operation{"the user " + name, func(w *world) {
+func edit(name string, change func(*echov1.EchoSpec)) transition {
+	return transition{"the user " + name, func(w *world) {
 		if echo, found := w.echo(); found {
 			edited := echo.DeepCopy()
 			change(&edited.Spec)
@@ -67,8 +67,8 @@ func edit(name string, change func(*echov1.EchoSpec)) operation {
 }
 
 // external is what another client does with a child.
-func external(name string, k key, do func(*world, client.Object)) operation {
-	return operation{"another client " + name, func(w *world) {
+func external(name string, k key, do func(*world, client.Object)) transition {
+	return transition{"another client " + name, func(w *world) {
 		if found := w.objects[k]; found != nil {
 			do(w, copyOf(found.Object))
 		}
@@ -77,13 +77,13 @@ func external(name string, k key, do func(*world, client.Object)) operation {
 
 var (
 	server  = key{"Deployment", "echo-hello"}
-	message = func(text string) operation {
+	message = func(text string) transition {
 		return edit("edits the message to "+text, func(s *echov1.EchoSpec) { s.Message = text })
 	}
-	scale = func(replicas int32) operation {
+	scale = func(replicas int32) transition {
 		return edit("scales", func(s *echov1.EchoSpec) { s.Replicas = replicas })
 	}
-	remove = operation{"the user deletes the Echo", func(w *world) { w.remove(echoKey) }}
+	remove = transition{"the user deletes the Echo", func(w *world) { w.remove(echoKey) }}
 	drift  = external("changes the image", server, func(w *world, o client.Object) {
 		o.(*appsv1.Deployment).Spec.Template.Spec.Containers[0].Image = "other" //nolint:forcetypeassert // The key has the kind.
 		w.update(o)
@@ -103,16 +103,16 @@ var (
 
 func TestExplore(t *testing.T) {
 	for _, f := range []family{
-		{"create", []operation{create}, budget{1, 1, 1}},
-		{"edit", []operation{message("two")}, budget{1, 0, 0}},
-		{"edit with a fault", []operation{message("two")}, budget{0, 1, 1}},
-		{"edit twice", []operation{message("two"), message("one")}, budget{1, 0, 0}},
-		{"scale", []operation{scale(2), scale(1)}, budget{1, 0, 0}},
-		{"delete and create", []operation{remove, create}, budget{1, 0, 0}},
-		{"drift", []operation{drift}, budget{1, 1, 0}},
-		{"route", []operation{route, plain}, budget{1, 0, 0}},
-		{"verify", []operation{verify, plain}, budget{1, 0, 0}},
-		{"lost label", []operation{unlabel, message("two")}, budget{1, 0, 0}},
+		{"create", []transition{create}, budget{1, 1, 1}},
+		{"edit", []transition{message("two")}, budget{1, 0, 0}},
+		{"edit with a fault", []transition{message("two")}, budget{0, 1, 1}},
+		{"edit twice", []transition{message("two"), message("one")}, budget{1, 0, 0}},
+		{"scale", []transition{scale(2), scale(1)}, budget{1, 0, 0}},
+		{"delete and create", []transition{remove, create}, budget{1, 0, 0}},
+		{"drift", []transition{drift}, budget{1, 1, 0}},
+		{"route", []transition{route, plain}, budget{1, 0, 0}},
+		{"verify", []transition{verify, plain}, budget{1, 0, 0}},
+		{"lost label", []transition{unlabel, message("two")}, budget{1, 0, 0}},
 	} {
 		t.Run(f.name, func(t *testing.T) {
 			r := explore(t, f, *maxStates)

@@ -16,9 +16,8 @@ import (
 var remembered = []string{"memories", "versions"}
 
 // field returns a field that is not exported.
-func field(r *controller.EchoReconciler, name string) reflect.Value {
-	f := reflect.ValueOf(r).Elem().FieldByName(name)
-	return reflect.NewAt(f.Type(), unsafe.Pointer(f.UnsafeAddr())).Elem() //nolint:gosec // The field has this type.
+func field(pointer any, name string) reflect.Value {
+	return readable(reflect.ValueOf(pointer).Elem().FieldByName(name))
 }
 
 // copyOperator returns a reconciler with a copy of what it remembers, or with none.

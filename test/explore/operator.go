@@ -2,13 +2,10 @@ package explore
 
 import (
 	"context"
-	"fmt"
-	"reflect"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
-	"unsafe"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
@@ -40,8 +37,7 @@ func newOperator() *controller.EchoReconciler {
 // served returns the optional kind of a cluster that serves it.
 func served() *informers.Optional {
 	o := informers.NewOptional(time.Minute)
-	missing := reflect.ValueOf(o).Elem().FieldByName("missing")
-	reflect.NewAt(missing.Type(), unsafe.Pointer(missing.UnsafeAddr())).Elem().SetZero() //nolint:gosec // The field has this type.
+	field(o, "missing").SetZero()
 	return o
 }
 
@@ -68,7 +64,13 @@ func (w *world) flush() {
 	}
 }
 
-var watchedKinds = []string{"Echo", "Service", "PodDisruptionBudget", "Deployment", "DaemonSet", "HTTPRoute", "Pod"}
+// watchedKinds are the kinds that the controller watches.
+var watchedKinds = func() (kinds []string) {
+	for _, watch := range newOperator().Watches() {
+		kinds = append(kinds, kindOf(watch.Object))
+	}
+	return kinds
+}()
 
 // deliver delivers the first change of a kind.
 func (w *world) deliver(kind string) {
@@ -172,11 +174,4 @@ func (w *world) requeue(after time.Duration) {
 // wait lets the time pass until the queue returns the Echo.
 func (w *world) wait() {
 	w.now, w.again, w.queued = max(w.now, w.again), never, true
-}
-
-func describeFault(f fault, write string) string {
-	if f == none {
-		return "the operator reconciles"
-	}
-	return fmt.Sprintf("the operator reconciles; it %s, and %s", write, f)
 }

@@ -1,15 +1,18 @@
 package explore
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
+	"github.com/kkloud-io/echo-operator/test/chaos/oracle"
 )
 
 // checkWrite checks what the operator has just written.
@@ -21,7 +24,7 @@ func (w *world) checkWrite(what string, k key) {
 		}
 		return
 	}
-	if k.name != "echo-"+echoName && k.name != "verify-"+echoName {
+	if name, _ := children.EchoName(k.name); name != echoName {
 		w.finding("the operator %s, which is not its own", what)
 	}
 	written := w.objects[k]
@@ -29,10 +32,9 @@ func (w *world) checkWrite(what string, k key) {
 		return
 	}
 	generation := children.EchoGeneration(written)
-	for _, other := range w.withheld[k.kind] {
-		if other.key == k && other.old != nil && other.new == written && children.EchoGeneration(other.old) > generation {
-			w.finding("the operator %s for generation %d after generation %d", what, generation, children.EchoGeneration(other.old))
-		}
+	changes := w.withheld[k.kind] // The last one is this write.
+	if old := changes[len(changes)-1].old; old != nil && children.EchoGeneration(old) > generation {
+		w.finding("the operator %s for generation %d after generation %d", what, generation, children.EchoGeneration(old))
 	}
 	spec, isKnown := w.specs[generation]
 	if !isKnown {
@@ -49,8 +51,8 @@ func (w *world) checkWrite(what string, k key) {
 // checkReady checks that an Echo that is Ready serves its newest spec to every client. While the watch of pods lags, the
 // operator knows neither pods that have started since, nor which of them have the template of an external writer.
 func (w *world) checkReady(echo *echov1.Echo) {
-	ready := conditionOf(echo, echov1.ConditionReady)
-	if ready.Status != metav1.ConditionTrue || echo.Status.ObservedGeneration != echo.Generation {
+	isReadyNow := meta.IsStatusConditionTrue(echo.Status.Conditions, echov1.ConditionReady) && oracle.CheckObserved(echo) == nil
+	if !isReadyNow {
 		return
 	}
 	deployment, found := get[*appsv1.Deployment](w, key{"Deployment", children.Name(echo)})
@@ -130,9 +132,8 @@ func (w *world) checkEnd(t *testing.T) (findings []string) {
 			add("%s: %s", k, difference)
 		}
 	}
-	ready := conditionOf(echo, echov1.ConditionReady)
-	if ready.Status != metav1.ConditionTrue || echo.Status.ObservedGeneration != echo.Generation {
-		add("Ready is %s (%s: %s) of generation %d, want True of %d", ready.Status, ready.Reason, ready.Message, echo.Status.ObservedGeneration, echo.Generation)
+	if err := errors.Join(oracle.CheckObserved(echo), oracle.CheckReadyNow(echo)); err != nil {
+		add("%v", err)
 	}
 	if deployment, _ := get[*appsv1.Deployment](w, key{"Deployment", children.Name(echo)}); deployment != nil && echo.Status.Replicas != deployment.Status.Replicas {
 		add("status.replicas is %d, want %d", echo.Status.Replicas, deployment.Status.Replicas)

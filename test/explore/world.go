@@ -10,7 +10,6 @@ import (
 	"hash/fnv"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -126,7 +125,7 @@ func sorted(objects map[key]*item, kind string) []key {
 }
 
 func newItem(object client.Object) *item {
-	bare := object.DeepCopyObject().(client.Object) //nolint:forcetypeassert // A copy has the same type.
+	bare := copyOf(object)
 	bare.SetResourceVersion("")
 	bare.SetUID("")
 	owners := bare.GetOwnerReferences()
@@ -198,5 +197,3 @@ func rank[T ~string](values map[T]bool) map[T]int {
 	}
 	return ranks
 }
-
-func formatVersion(version int64) string { return strconv.FormatInt(version, 10) }

@@ -96,8 +96,7 @@ func (o options) measureFigures(ctx context.Context, recorded []figure) (figures
 		return nil, err
 	}
 	for _, c := range counts {
-		// An event that arrives after more than a second causes one more reconciliation. So does one of an own write that
-		// arrives before the response, and the wait for a seat.
+		// An event of an own write that arrives before the response causes one more reconciliation. So does the wait for a seat.
 		tolerance := map[bool]float64{false: 0.2, true: 1}[c.writes > 0]
 		figures = append(figures,
 			// The operator retries a write after a conflict: rarely, and only on a busy machine.
