@@ -72,7 +72,7 @@ BENCH_SERVER = go -C test run ./performance/server -bin $(BIN)
 bench-server: DEBIAN_PACKAGES = wrk
 bench-server bench-check: wrk tool-http-echo server
 bench-server: bin/nginx ## Compare the HTTP server with http-echo and nginx under load, within the limits of a container; 9 minutes.
-	$(BENCH_SERVER)
+	$(BENCH_SERVER) $(if $(CPU),-cpu $(CPU))
 server: # Build the HTTP server.
 	go build -ldflags '-s -w' -o bin/server ./cmd/http-echo
 wrk: # Install wrk. Another target of the same make may install other packages.

@@ -25,6 +25,7 @@ const openFiles = 15_000
 type bench struct {
 	ctx     context.Context // of the whole run
 	bin     string
+	cpu     int // millicores
 	check   bool
 	figures []string
 	missed  []error
@@ -33,6 +34,7 @@ type bench struct {
 func main() {
 	var b bench
 	flag.StringVar(&b.bin, "bin", "../../../bin", "`directory` of the programs")
+	flag.IntVar(&b.cpu, "cpu", 100, "`millicores` of each server, of which a machine in software needs more than a container has")
 	flag.BoolVar(&b.check, "check", false, "measure only what shows a regression, and fail if a figure misses its target")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

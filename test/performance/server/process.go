@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// The limits of a default Echo's container: 100m and 128Mi.
-const cpuPeriod, cpuQuota, memoryLimit = 100_000, 10_000, 128 << 20
+// The memory limit of a default Echo's container, and the period of its CPU quota in microseconds.
+const memoryLimit, cpuPeriod = 128 << 20, 100_000
 
 const nginxConf = `daemon off; master_process off; pid %[1]s/pid; error_log /dev/null; events { worker_connections 10000; }
 http { access_log off; client_body_temp_path %[1]s/a; proxy_temp_path %[1]s/b; fastcgi_temp_path %[1]s/c; uwsgi_temp_path %[1]s/d;
@@ -46,7 +46,7 @@ func (b *bench) startWith(name, text string) (*server, error) {
 		*address = listener.Addr().String()
 		_ = listener.Close() // The server fails if its port is in use.
 	}
-	if err := s.limit(); err != nil {
+	if err := s.limit(b.cpu * cpuPeriod / 1000); err != nil {
 		return nil, fmt.Errorf("limit the resources of %s, which needs root: %w", name, err)
 	}
 	directory, err := os.MkdirTemp("", "bench-server-")
@@ -105,8 +105,8 @@ func isVersion2() bool {
 	return err == nil
 }
 
-// limit creates the cgroups, of version 1 or 2. Their share keeps other work on this machine from slowing the server.
-func (s *server) limit() error {
+// limit creates the cgroups, of version 1 or 2, with the CPU quota in microseconds. Their share keeps other work on this machine from slowing the server.
+func (s *server) limit(cpuQuota int) error {
 	files := [][2]string{
 		{"cpu/%s/cpu.cfs_period_us", strconv.Itoa(cpuPeriod)}, {"cpu/%s/cpu.cfs_quota_us", strconv.Itoa(cpuQuota)},
 		{"cpu/%s/cpu.shares", "20480"}, {"memory/%s/memory.limit_in_bytes", strconv.Itoa(memoryLimit)},
