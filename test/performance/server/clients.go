@@ -8,6 +8,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 const (
@@ -17,11 +19,20 @@ const (
 
 // open opens connections that send a request, and returns those that have a response.
 func open(address string, n int) (conns []net.Conn) {
+	var mu sync.Mutex
+	var group errgroup.Group
+	group.SetLimit(32)
 	for range n {
-		if conn := exchange(address); conn != nil {
-			conns = append(conns, conn)
-		}
+		group.Go(func() error {
+			if conn := exchange(address); conn != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				conns = append(conns, conn)
+			}
+			return nil
+		})
 	}
+	_ = group.Wait() // No function returns an error.
 	return conns
 }
 
