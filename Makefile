@@ -105,10 +105,11 @@ PACKAGES = go list $(PKG) | grep -v /internal/controller$$ || true
 GINKGO = $(NO_CLUSTER) KUBEBUILDER_ASSETS=$(BIN) go run github.com/onsi/ginkgo/v2/ginkgo
 .PHONY: test
 test: export PLAN := $(call plan,$(CONTROL_PLANE_TOOLS))
-test: $(if $(CONTROLLER),$(CONTROL_PLANE_TOOLS:%=tool-%) build) ## Run go vet, the unit tests, and the controller's specs on a real API server; no root, no cluster.
+test: $(if $(CONTROLLER),$(CONTROL_PLANE_TOOLS:%=tool-%) build) ## Run go vet, the unit tests, the controller's specs on a real API server, and a short exploration; no root, no cluster.
 	go vet $(PKG)
 	packages=$$($(PACKAGES)); [ -z "$$packages" ] || $(NO_CLUSTER) go test -timeout 1h $$packages
 	$(if $(CONTROLLER),$(GINKGO) -procs=4 -timeout 1h ./internal/controller)
+	$(if $(CONTROLLER),go -C test test ./explore)
 
 .PHONY: lint
 lint: bin/golangci-lint $(if $(filter ./...,$(PKG)),bin/golangci-lint-kube-api-linter bin/actionlint) ## Lint the Go code, the API and the workflows.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -41,10 +42,11 @@ func (w *world) create(object client.Object) error {
 	}
 	w.uids++
 	object.SetNamespace(namespace)
-	object.SetUID(types.UID(fmt.Sprintf("uid-%d", w.uids)))
+	object.SetUID(types.UID(fmt.Sprintf("uid-%04d", w.uids)))
 	object.SetGeneration(1)
 	object.SetCreationTimestamp(metav1.NewTime(w.time()))
 	if service, is := object.(*corev1.Service); is {
+		service.SetGeneration(0) // Services have none.
 		service.Spec.ClusterIP = "192.0.2.1"
 		service.Spec.ClusterIPs = []string{service.Spec.ClusterIP}
 	}
@@ -55,10 +57,11 @@ func (w *world) create(object client.Object) error {
 // update stores an object if it has changed. Changes of the spec count as a generation.
 func (w *world) update(object client.Object) {
 	old := w.objects[keyOf(object)]
-	if !reflect.DeepEqual(specOf(old.Object), specOf(object)) {
+	if old.GetGeneration() > 0 && !reflect.DeepEqual(specOf(old.Object), specOf(object)) {
 		object.SetGeneration(old.GetGeneration() + 1)
 	}
-	if newItem(object).text != old.text {
+	object.SetResourceVersion(old.GetResourceVersion())
+	if newItem(object).text != old.text || !slices.Equal(newItem(object).identities, old.identities) {
 		w.store(object)
 	}
 }
@@ -70,6 +73,7 @@ func (w *world) store(object client.Object) {
 	old, stored := w.objects[k], newItem(object)
 	w.objects[k] = stored
 	if k == echoKey {
+		w.edits = append(slices.Clip(w.edits), change{k, old, stored})
 		echo := object.(*echov1.Echo) //nolint:forcetypeassert // The key has the kind.
 		w.specs[echo.Generation] = *echo.Spec.DeepCopy()
 	}
@@ -79,6 +83,9 @@ func (w *world) store(object client.Object) {
 // remove removes an object. The garbage collector removes its children.
 func (w *world) remove(k key) {
 	old := w.objects[k]
+	if k == echoKey {
+		w.edits = append(slices.Clip(w.edits), change{k, old, nil})
+	}
 	delete(w.objects, k)
 	w.version++
 	w.publish(change{k, old, nil})
@@ -103,15 +110,18 @@ const (
 	lost     fault = "the response is lost"
 	rejected fault = "a policy rejects it"
 	crash    fault = "the operator crashes after it"
+	// staleCrash is a crash after which an API server that lags answers.
+	staleCrash fault = "the operator crashes after it, and reads the Echo as it was before the last edit"
 )
 
 var errCrashed = errors.New("the operator has crashed")
 
-// apiClient is the client of the operator in one reconciliation.
+// apiClient is the client of the operator in one reconciliation, or another client.
 type apiClient struct {
 	client.Client
 	*world
 	isCached bool // reads are from the cache
+	isOther  bool // of another client than the operator
 	writes   *writes
 }
 
@@ -140,11 +150,13 @@ func (c *apiClient) attempt(what string, object client.Object, do func() error) 
 	if err := do(); err != nil {
 		return err
 	}
-	c.checkWrite(what, keyOf(object))
+	if !c.isOther {
+		c.checkWrite(what, keyOf(object))
+	}
 	if f == lost {
 		return errors.New("connection reset by peer")
 	}
-	if r.crashed = f == crash; r.crashed {
+	if r.crashed = f == crash || f == staleCrash; r.crashed {
 		return errCrashed
 	}
 	return nil

@@ -33,10 +33,10 @@ func hashOf(template corev1.PodTemplateSpec) string {
 
 func templateOf(pod *corev1.Pod) string { return pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey] }
 
-// podsOf returns the pods of a Deployment, also those that stop.
-func (w *world) podsOf(deployment *appsv1.Deployment) (pods []*corev1.Pod) {
+// podsOf returns the pods of a Deployment or DaemonSet, also those that stop.
+func (w *world) podsOf(workload metav1.Object) (pods []*corev1.Pod) {
 	for _, k := range sorted(w.objects, "Pod") {
-		if pod, _ := get[*corev1.Pod](w, k); metav1.IsControlledBy(pod, deployment) {
+		if pod, _ := get[*corev1.Pod](w, k); metav1.IsControlledBy(pod, workload) {
 			pods = append(pods, pod)
 		}
 	}
@@ -71,6 +71,11 @@ func (w *world) clusterSteps() (steps []transition) {
 	for _, k := range sorted(w.objects, "Deployment") {
 		if after := w.clone(); after.syncDeployment(k) {
 			steps = append(steps, transition{"the Deployment controller syncs " + k.name, func(w *world) { w.syncDeployment(k) }})
+		}
+	}
+	for _, k := range sorted(w.objects, "DaemonSet") {
+		if after := w.clone(); after.syncDaemonSet(k) {
+			steps = append(steps, transition{"the DaemonSet controller syncs " + k.name, func(w *world) { w.syncDaemonSet(k) }})
 		}
 	}
 	var starts, stops bool
@@ -174,25 +179,56 @@ func (w *world) syncDeployment(k key) (changed bool) {
 		changed = true
 	}
 	for range missing {
-		w.createPod(deployment, hash)
+		w.createPod(deployment, "Deployment", spec.Template)
 		changed = true
 	}
 	return w.syncStatus(deployment, hash) || changed
 }
 
-func (w *world) createPod(deployment *appsv1.Deployment, hash string) {
-	pod := &corev1.Pod{ObjectMeta: *deployment.Spec.Template.ObjectMeta.DeepCopy()}
+func (w *world) createPod(owner metav1.Object, kind string, template corev1.PodTemplateSpec) {
+	pod := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy()}
 	for i := 1; ; i++ {
-		pod.Name = fmt.Sprintf("%s-%d", deployment.Name, i)
+		pod.Name = fmt.Sprintf("%s-%d", owner.GetName(), i)
 		if w.objects[keyOf(pod)] == nil {
 			break
 		}
 	}
-	pod.Labels = labels.Merge(pod.Labels, labels.Set{appsv1.DefaultDeploymentUniqueLabelKey: hash})
-	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(deployment, appsv1.SchemeGroupVersion.WithKind("Deployment"))}
+	pod.Labels = labels.Merge(pod.Labels, labels.Set{appsv1.DefaultDeploymentUniqueLabelKey: hashOf(template)})
+	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, appsv1.SchemeGroupVersion.WithKind(kind))}
 	if err := w.create(pod); err != nil {
 		panic(err) // The name is free.
 	}
+}
+
+// syncDaemonSet is syncDeployment for a DaemonSet on one node.
+func (w *world) syncDaemonSet(k key) (changed bool) {
+	daemons := copyOf(w.objects[k].Object).(*appsv1.DaemonSet) //nolint:forcetypeassert // The key has the kind.
+	status := appsv1.DaemonSetStatus{ObservedGeneration: daemons.Generation, DesiredNumberScheduled: 1}
+	pods := w.podsOf(daemons)
+	if len(pods) == 0 {
+		w.createPod(daemons, k.kind, daemons.Spec.Template)
+		return true
+	}
+	for _, pod := range pods {
+		if pod.DeletionTimestamp != nil {
+			continue
+		}
+		if templateOf(pod) != hashOf(daemons.Spec.Template) {
+			w.stop(pod)
+			return true
+		}
+		status.CurrentNumberScheduled, status.UpdatedNumberScheduled = 1, 1
+		if isReady(pod) {
+			status.NumberReady, status.NumberAvailable = 1, 1
+		}
+	}
+	status.NumberUnavailable = 1 - status.NumberAvailable
+	if reflect.DeepEqual(daemons.Status, status) {
+		return false
+	}
+	daemons.Status = status
+	w.update(daemons)
+	return true
 }
 
 func (w *world) syncStatus(deployment *appsv1.Deployment, hash string) bool {
@@ -212,14 +248,14 @@ func (w *world) syncStatus(deployment *appsv1.Deployment, hash string) bool {
 	}
 	replicas := *deployment.Spec.Replicas
 	progressing := appsv1.DeploymentCondition{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "ReplicaSetUpdated"}
-	available := appsv1.DeploymentCondition{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionFalse}
+	available := appsv1.DeploymentCondition{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionFalse, Reason: "MinimumReplicasUnavailable"}
 	isComplete := status.UpdatedReplicas == replicas && status.Replicas == replicas && status.AvailableReplicas == replicas
 	wasComplete := slices.ContainsFunc(before.Conditions, func(c appsv1.DeploymentCondition) bool { return c.Reason == "NewReplicaSetAvailable" })
 	if isComplete || wasComplete && status.Replicas == status.UpdatedReplicas {
 		progressing.Reason = "NewReplicaSetAvailable"
 	}
 	if status.AvailableReplicas >= replicas {
-		available.Status = corev1.ConditionTrue
+		available.Status, available.Reason = corev1.ConditionTrue, "MinimumReplicasAvailable"
 	}
 	for _, c := range []appsv1.DeploymentCondition{progressing, available} {
 		c.LastUpdateTime, c.LastTransitionTime = metav1.NewTime(w.time()), metav1.NewTime(w.time())

@@ -169,12 +169,17 @@ func (w *world) reconciliations(t *testing.T, follow func(string, func(*world)) 
 		after.trail.name += ": it " + strings.Join(done.done, ", ")
 	}
 	for i, write := range done.done {
-		for _, f := range []fault{lost, rejected, crash} {
-			if f == crash && w.left.crashes > 0 || f != crash && w.left.faults > 0 {
+		left := map[fault]int{lost: w.left.faults, rejected: w.left.faults, crash: w.left.crashes, staleCrash: min(w.left.crashes, w.left.lags)}
+		for _, f := range []fault{lost, rejected, crash, staleCrash} {
+			if left[f] > 0 {
 				follow(fmt.Sprintf("the operator reconciles; it %s, and %s", write, f), func(w *world) {
-					if f == crash {
+					switch f {
+					case staleCrash:
+						w.left.lags--
 						w.left.crashes--
-					} else {
+					case crash:
+						w.left.crashes--
+					default:
 						w.left.faults--
 					}
 					w.reconcile(t, f, i+1)

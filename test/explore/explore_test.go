@@ -6,6 +6,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,7 +27,7 @@ func newEcho() *echov1.Echo {
 func newWorld(t *testing.T, f family) *world {
 	w := &world{
 		objects: map[key]*item{}, cached: map[key]*item{}, withheld: map[string][]change{}, specs: map[int64]echov1.EchoSpec{},
-		operator: newOperator(), again: never,
+		operator: newOperator(), again: never, version: firstVersion,
 	}
 	if f.operations[0].name != create.name {
 		create.do(w)
@@ -92,11 +93,18 @@ var (
 		delete(o.GetLabels(), children.ManagedByLabel)
 		w.update(o)
 	})
+	unready = external("makes a pod fail its probe", key{"Pod", "echo-hello-1"}, func(w *world, o client.Object) {
+		o.(*corev1.Pod).Status.Conditions[0].Status = corev1.ConditionFalse //nolint:forcetypeassert // The key has the kind.
+		w.update(o)
+	})
 	route = edit("adds a route", func(s *echov1.EchoSpec) {
 		s.Route = &echov1.Route{ParentRefs: []echov1.ParentRef{{Name: "public"}}, Scheme: "https", Paths: []echov1.Path{{Value: "/"}}}
 	})
 	verify = edit("has it verified", func(s *echov1.EchoSpec) {
 		s.Verify = &echov1.Verify{From: echov1.VerifyFromCluster, PeriodSeconds: 10, TimeoutSeconds: 2, FailureThreshold: 3}
+	})
+	everyNode = edit("has it verified from every node", func(s *echov1.EchoSpec) {
+		s.Verify = &echov1.Verify{From: echov1.VerifyFromEveryNode, PeriodSeconds: 10, TimeoutSeconds: 2, FailureThreshold: 3}
 	})
 	plain = edit("removes route and verify", func(s *echov1.EchoSpec) { s.Route, s.Verify = nil, nil })
 )
@@ -106,15 +114,21 @@ func TestExplore(t *testing.T) {
 		{"create", []transition{create}, budget{1, 1, 1}},
 		{"edit", []transition{message("two")}, budget{1, 0, 0}},
 		{"edit with a fault", []transition{message("two")}, budget{0, 1, 1}},
+		{"edit with a crash", []transition{message("two")}, budget{1, 0, 1}},
 		{"edit twice", []transition{message("two"), message("one")}, budget{1, 0, 0}},
-		{"scale", []transition{scale(2), scale(1)}, budget{1, 0, 0}},
+		{"scale", []transition{scale(2)}, budget{1, 0, 1}},
+		{"scale and edit", []transition{scale(2), message("two")}, budget{}},
+		{"scale back", []transition{scale(2), scale(1)}, budget{1, 0, 0}},
 		{"delete and create", []transition{remove, create}, budget{1, 0, 0}},
 		{"drift", []transition{drift}, budget{1, 1, 0}},
+		{"probe", []transition{unready}, budget{1, 0, 0}},
 		{"route", []transition{route, plain}, budget{1, 0, 0}},
 		{"verify", []transition{verify, plain}, budget{1, 0, 0}},
+		{"verify elsewhere", []transition{verify, everyNode}, budget{}},
 		{"lost label", []transition{unlabel, message("two")}, budget{1, 0, 0}},
 	} {
 		t.Run(f.name, func(t *testing.T) {
+			t.Parallel()
 			r := explore(t, f, *maxStates)
 			t.Log(r)
 			for _, v := range r.violations {

@@ -19,6 +19,7 @@ import (
 	"github.com/kkloud-io/echo-operator/internal/controller"
 	"github.com/kkloud-io/echo-operator/internal/informers"
 	"github.com/kkloud-io/echo-operator/internal/metrics"
+	"github.com/kkloud-io/echo-operator/internal/testing/controlplane"
 )
 
 // gracePeriod is that of every pod.
@@ -29,7 +30,7 @@ const minRetry, maxRetry = 100 * time.Millisecond, 30 * time.Second
 
 func newOperator() *controller.EchoReconciler {
 	return &controller.EchoReconciler{
-		ServerImage: "server", VerifierImage: "verifier", Recorder: &events.FakeRecorder{}, Optional: served(),
+		ServerImage: controlplane.ServerImage, VerifierImage: controlplane.VerifierImage, AllowEveryNodeVerification: true, Recorder: &events.FakeRecorder{}, Optional: served(),
 		Metrics: metrics.New(prometheus.NewRegistry(), "explored"),
 	}
 }
@@ -133,6 +134,24 @@ func (w *world) restart() {
 	w.queued = w.cached[echoKey] != nil
 }
 
+// restartWithStaleEcho is restart while the API server still answers as before the last edit, as a replica of it may.
+func (w *world) restartWithStaleEcho() {
+	w.restart()
+	edit := len(w.edits) - 1
+	w.held, w.heldFrom = echoKey.kind, w.now
+	w.withheld[w.held] = w.edits
+	for _, c := range slices.Backward(w.edits) {
+		if edit--; c.old == nil || c.new == nil || c.old.GetGeneration() != c.new.GetGeneration() {
+			w.withheld[w.held] = w.edits[edit+1:]
+			break
+		}
+	}
+	if delete(w.cached, echoKey); w.withheld[w.held][0].old != nil {
+		w.cached[echoKey] = visible(w.withheld[w.held][0].old)
+	}
+	w.queued = w.cached[echoKey] != nil
+}
+
 // reconcile runs one reconciliation at the time of the world. It returns its writes.
 func (w *world) reconcile(t *testing.T, f fault, at int) *writes {
 	done := &writes{fault: f, at: at}
@@ -148,6 +167,9 @@ func (w *world) reconcile(t *testing.T, f fault, at int) *writes {
 	})
 	w.operator.Client, w.operator.APIReader = nil, nil
 	switch {
+	case done.crashed && f == staleCrash:
+		w.restartWithStaleEcho()
+		return done
 	case done.crashed:
 		w.restart()
 		return done

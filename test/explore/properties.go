@@ -1,18 +1,18 @@
 package explore
 
 import (
-	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
-	"github.com/kkloud-io/echo-operator/test/chaos/oracle"
+	"github.com/kkloud-io/echo-operator/test/internal/oracle"
 )
 
 // checkWrite checks what the operator has just written.
@@ -21,6 +21,9 @@ func (w *world) checkWrite(what string, k key) {
 	if k == echoKey {
 		if found {
 			w.checkReady(echo)
+			if err := oracle.CheckKstatus(echo); err != nil {
+				w.finding("%v", err)
+			}
 		}
 		return
 	}
@@ -28,6 +31,11 @@ func (w *world) checkWrite(what string, k key) {
 		w.finding("the operator %s, which is not its own", what)
 	}
 	written := w.objects[k]
+	if written == nil && found && slices.ContainsFunc(children.Kinds, func(kind children.Kind) bool {
+		return kind.ObjectKind == k.kind && kind.ChildName(echo) == k.name && kind.Wanted(echo)
+	}) {
+		w.finding("the operator %s, which the newest spec wants", what)
+	}
 	if written == nil || !found || !metav1.IsControlledBy(written, echo) {
 		return
 	}
@@ -43,8 +51,8 @@ func (w *world) checkWrite(what string, k key) {
 	}
 	of := echo.DeepCopy()
 	of.Generation, of.Spec = generation, spec
-	if difference := w.difference(of, k); difference != "" {
-		w.finding("the operator %s, which is not as generation %d declares it: %s", what, generation, difference)
+	if differences := w.differences(of, k.kind); len(differences) > 0 {
+		w.finding("the operator %s, which is not as generation %d declares it: %s", what, generation, differences)
 	}
 }
 
@@ -63,7 +71,7 @@ func (w *world) checkReady(echo *echov1.Echo) {
 		return
 	}
 	hash, serving := hashOf(deployment.Spec.Template), int32(0)
-	isCurrent := w.difference(echo, key{"Deployment", deployment.Name}) == ""
+	isCurrent := len(w.differences(echo, "Deployment")) == 0
 	if generation := children.EchoGeneration(deployment); !isCurrent && generation != echo.Generation {
 		w.finding("Ready of generation %d, and the Deployment is that of generation %d", echo.Generation, generation)
 	}
@@ -84,34 +92,13 @@ func (w *world) checkReady(echo *echov1.Echo) {
 	}
 }
 
-// difference returns how a child differs from what an Echo declares, or an empty text.
-func (w *world) difference(echo *echov1.Echo, k key) string {
-	inputs := children.Inputs{ServerImage: "server", VerifierImage: "verifier"}
-	if service, found := get[*corev1.Service](w, key{"Service", children.Name(echo)}); found {
-		inputs.ClusterIPs = service.Spec.ClusterIPs
-	}
-	for _, kind := range children.Kinds {
-		if kind.ObjectKind != k.kind || kind.ChildName(echo) != k.name {
-			continue
-		}
-		live := w.objects[k]
-		isControlled := live != nil && metav1.IsControlledBy(live, echo)
-		switch {
-		case !kind.Wanted(echo):
-			if isControlled {
-				return "it is not wanted"
-			}
-		case !isControlled:
-			return "it does not exist"
-		default:
-			desired, changed := children.Desired(kind, live.Object.(children.Object), echo, inputs) //nolint:forcetypeassert // The kind has the type.
-			if changed {
-				compared, err := children.Compare(kind, live.Object.(children.Object), desired) //nolint:forcetypeassert // The kind has the type.
-				return fmt.Sprint(compared.Fields, err)
-			}
-		}
-	}
-	return ""
+// differences returns how the children of a kind, or of all, differ from what an Echo declares.
+func (w *world) differences(echo *echov1.Echo, objectKind string) []string {
+	all, _ := oracle.Differences(echo, func(kind children.Kind, name string) (children.Object, error) { // The model has no errors.
+		object, _ := get[children.Object](w, key{kind.ObjectKind, name})
+		return object, nil
+	})
+	return slices.DeleteFunc(all, func(text string) bool { return !strings.HasPrefix(text, objectKind) })
 }
 
 // checkEnd checks a state in which nothing happens any more.
@@ -126,13 +113,10 @@ func (w *world) checkEnd(t *testing.T) (findings []string) {
 		}
 		return findings
 	}
-	for _, kind := range children.Kinds {
-		k := key{kind.ObjectKind, kind.ChildName(echo)}
-		if difference := w.difference(echo, k); difference != "" {
-			add("%s: %s", k, difference)
-		}
+	for _, difference := range w.differences(echo, "") {
+		add("%s", difference)
 	}
-	if err := errors.Join(oracle.CheckObserved(echo), oracle.CheckReadyNow(echo)); err != nil {
+	if err := oracle.CheckReady(echo); err != nil {
 		add("%v", err)
 	}
 	if deployment, _ := get[*appsv1.Deployment](w, key{"Deployment", children.Name(echo)}); deployment != nil && echo.Status.Replicas != deployment.Status.Replicas {

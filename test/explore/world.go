@@ -8,12 +8,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
@@ -39,8 +40,39 @@ var echoKey = key{"Echo", echoName}
 // item is an object in one version. It is never changed, so worlds share it.
 type item struct {
 	client.Object
-	// text is the object without its version and UIDs, which differ between worlds that are alike.
-	text string
+	description
+}
+
+func newItem(object client.Object) *item {
+	text, err := json.Marshal(object)
+	if err != nil {
+		panic(err) // Every type of the API can be encoded.
+	}
+	return &item{object, newDescription(string(text))}
+}
+
+// description is a text whose versions and UIDs are apart, because worlds that are alike differ in them.
+type description struct {
+	text       string
+	identities []string
+}
+
+// Versions and UIDs each have one length, so that their order is that of their texts.
+const firstVersion = 1_000_000_000
+
+var identities = regexp.MustCompile(`\b(1\d{9}|uid-\d{4})\b`)
+
+func newDescription(text string) (d description) {
+	var rest strings.Builder
+	end := 0
+	for _, found := range identities.FindAllStringIndex(text, -1) {
+		rest.WriteString(text[end:found[0]])
+		d.identities = append(d.identities, text[found[0]:found[1]])
+		end = found[1]
+	}
+	rest.WriteString(text[end:])
+	d.text = rest.String()
+	return d
 }
 
 // change is what a watch reports about one write. old or new is nil for an object that was created or deleted.
@@ -67,6 +99,8 @@ type world struct {
 
 	next int // operation of the user
 	left budget
+	// edits are the changes of the Echo.
+	edits []change
 	// specs are the specs of the Echo by generation, since its creation.
 	specs map[int64]echov1.EchoSpec
 
@@ -124,76 +158,41 @@ func sorted(objects map[key]*item, kind string) []key {
 	return slices.DeleteFunc(keys, func(k key) bool { return kind != "" && k.kind != kind })
 }
 
-func newItem(object client.Object) *item {
-	bare := copyOf(object)
-	bare.SetResourceVersion("")
-	bare.SetUID("")
-	owners := bare.GetOwnerReferences()
-	for i := range owners {
-		owners[i].UID = ""
-	}
-	bare.SetOwnerReferences(owners)
-	text, err := json.Marshal(bare)
-	if err != nil {
-		panic(err) // Every type of the API can be encoded.
-	}
-	return &item{object, string(text)}
-}
-
 // fingerprint is equal for worlds from which the same can happen. Versions and UIDs count by their order.
 func (w *world) fingerprint() uint64 {
-	versions, uids := map[string]bool{}, map[types.UID]bool{}
-	visit := func(visit func(*item)) {
-		for _, objects := range []map[key]*item{w.objects, w.cached} {
-			for _, k := range sorted(objects, "") {
-				visit(objects[k])
-			}
-		}
-		for _, kind := range slices.Sorted(maps.Keys(w.withheld)) {
-			for _, c := range w.withheld[kind] {
-				visit(c.old)
-				visit(c.new)
-			}
-		}
-	}
-	visit(func(i *item) {
-		if i != nil {
-			versions[i.GetResourceVersion()], uids[i.GetUID()] = true, true
-		}
-	})
-	memory := describe(w.operator, versions)
-	versionRank, uidRank := rank(versions), rank(uids)
-	hash := fnv.New64a()
-	print := func(args ...any) { fmt.Fprintln(hash, args...) }
-	visit(func(i *item) {
+	var all []description
+	add := func(i *item) {
 		if i == nil {
-			print("nil")
-			return
+			i = &item{}
 		}
-		print(i.text, versionRank[i.GetResourceVersion()], uidRank[i.GetUID()])
-		for _, owner := range i.GetOwnerReferences() {
-			print(uidRank[owner.UID])
-		}
-	})
-	for _, part := range memory {
-		if rank, isVersion := versionRank[strings.TrimPrefix(part, versionPrefix)]; isVersion && strings.HasPrefix(part, versionPrefix) {
-			print(rank)
-		} else if rank, isUID := uidRank[types.UID(part)]; isUID {
-			print(rank)
-		} else {
-			print(part)
+		all = append(all, i.description)
+	}
+	for _, objects := range []map[key]*item{w.objects, w.cached} {
+		for _, k := range sorted(objects, "") {
+			add(objects[k])
 		}
 	}
-	print(w.now, w.held, w.heldFrom, w.queued, w.again, w.failures, w.next, w.left, len(w.findings))
+	for _, kind := range slices.Sorted(maps.Keys(w.withheld)) {
+		for _, c := range w.withheld[kind] {
+			add(c.old)
+			add(c.new)
+		}
+	}
+	all = append(all, newDescription(describe(w.operator)))
+	var found []string
+	for _, d := range all {
+		found = append(found, d.identities...)
+	}
+	slices.Sort(found)
+	found = slices.Compact(found)
+	hash := fnv.New64a()
+	for _, d := range all {
+		_, _ = io.WriteString(hash, d.text) // A hash does not fail.
+		for _, id := range d.identities {
+			rank, _ := slices.BinarySearch(found, id)
+			_, _ = hash.Write([]byte{byte(rank), byte(rank >> 8)})
+		}
+	}
+	fmt.Fprintln(hash, w.now, w.held, w.heldFrom, w.queued, w.again, w.failures, w.next, w.left, len(w.findings))
 	return hash.Sum64()
-}
-
-func rank[T ~string](values map[T]bool) map[T]int {
-	ranks := map[T]int{}
-	for i, value := range slices.SortedFunc(maps.Keys(values), func(a, b T) int {
-		return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
-	}) {
-		ranks[value] = i
-	}
-	return ranks
 }

@@ -1,0 +1,117 @@
+// Package oracle says what is true of an Echo and its children when the operator has nothing left to do.
+package oracle
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	kstatus "github.com/fluxcd/cli-utils/pkg/kstatus/status"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/children"
+	"github.com/kkloud-io/echo-operator/internal/testing/controlplane"
+)
+
+// CheckObserved checks that the status is about the newest spec.
+func CheckObserved(echo *echov1.Echo) error {
+	if echo.Status.ObservedGeneration != echo.Generation {
+		return fmt.Errorf("Echo %s: status.observedGeneration = %d, want %d", echo.Name, echo.Status.ObservedGeneration, echo.Generation)
+	}
+	return nil
+}
+
+// CheckReady checks that the Echo is ready with its newest spec.
+func CheckReady(echo *echov1.Echo) error {
+	return errors.Join(CheckObserved(echo), CheckCondition(echo, echov1.ConditionReady, echov1.ReasonReady, ""))
+}
+
+// CheckDegraded checks that the Echo's newest spec is degraded for that reason, with a message that contains the text.
+func CheckDegraded(echo *echov1.Echo, reason, text string) error {
+	return CheckCondition(echo, echov1.ConditionDegraded, reason, text)
+}
+
+// CheckCondition checks the reason of a condition of the newest spec, and that its message contains the text.
+func CheckCondition(echo *echov1.Echo, conditionType, reason, text string) error {
+	c := meta.FindStatusCondition(echo.Status.Conditions, conditionType)
+	if c == nil {
+		c = &metav1.Condition{}
+	}
+	if c.Reason != reason || c.ObservedGeneration != echo.Generation || !strings.Contains(c.Message, text) {
+		return fmt.Errorf("Echo %s: condition %s of generation %d has reason %q: %q, want reason %q of generation %d and a message with %q",
+			echo.Name, conditionType, c.ObservedGeneration, c.Reason, c.Message, reason, echo.Generation, text)
+	}
+	return nil
+}
+
+// CheckKstatus checks that tools that use kstatus, such as Flux and Helm, agree with the conditions: Current only for an Echo that is
+// ready with its newest spec, and Failed only while a failure lasts, because one during a rollout may still pass.
+func CheckKstatus(echo *echov1.Echo) error {
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(echo)
+	if err != nil {
+		return err
+	}
+	result, err := kstatus.Compute(&unstructured.Unstructured{Object: object})
+	if err != nil {
+		return err
+	}
+	want := kstatus.InProgressStatus
+	switch {
+	case echo.DeletionTimestamp != nil:
+		want = kstatus.TerminatingStatus
+	case CheckReady(echo) == nil:
+		want = kstatus.CurrentStatus
+	case CheckObserved(echo) == nil && meta.IsStatusConditionTrue(echo.Status.Conditions, echov1.ConditionDegraded) &&
+		!meta.IsStatusConditionTrue(echo.Status.Conditions, echov1.ConditionProgressing):
+		want = kstatus.FailedStatus
+	}
+	if result.Status != want {
+		return fmt.Errorf("Echo %s: kstatus is %s, want %s", echo.Name, result.Status, want)
+	}
+	return nil
+}
+
+// Difference returns how a child differs from what an Echo declares, or an empty text. live is nil if there is no object with its
+// name, and clusterIPs are those of the Echo's Service.
+func Difference(kind children.Kind, live children.Object, echo *echov1.Echo, clusterIPs []string) string {
+	inputs := children.Inputs{ServerImage: controlplane.ServerImage, VerifierImage: controlplane.VerifierImage, ClusterIPs: clusterIPs}
+	isControlled := live != nil && metav1.IsControlledBy(live, echo)
+	switch {
+	case !kind.Wanted(echo) && isControlled:
+		return "it is not wanted"
+	case !kind.Wanted(echo):
+		return ""
+	case !isControlled:
+		return "it does not exist"
+	}
+	desired, changed := children.Desired(kind, live, echo, inputs)
+	if !changed {
+		return ""
+	}
+	compared, err := children.Compare(kind, live, desired)
+	return fmt.Sprint(compared.Fields, err)
+}
+
+// Differences returns how the children of an Echo differ from what it declares. find returns the object of a kind and name, or nil.
+func Differences(echo *echov1.Echo, find func(kind children.Kind, name string) (children.Object, error)) (all []string, err error) {
+	var clusterIPs []string
+	for _, kind := range children.Kinds {
+		live, err := find(kind, kind.ChildName(echo))
+		if err != nil {
+			return nil, err
+		}
+		if service, is := live.(*corev1.Service); is {
+			clusterIPs = slices.Clone(service.Spec.ClusterIPs)
+		}
+		if difference := Difference(kind, live, echo, clusterIPs); difference != "" {
+			all = append(all, kind.Name+": "+difference)
+		}
+	}
+	return all, nil
+}
