@@ -109,7 +109,7 @@ test: $(if $(CONTROLLER),$(CONTROL_PLANE_TOOLS:%=tool-%) build) ## Run go vet, t
 	go vet $(PKG)
 	packages=$$($(PACKAGES)); [ -z "$$packages" ] || $(NO_CLUSTER) go test -timeout 1h $$packages
 	$(if $(CONTROLLER),$(GINKGO) -procs=4 -timeout 1h ./internal/controller)
-	$(if $(CONTROLLER),go -C test test ./explore)
+	$(if $(CONTROLLER),go -C test test ./explore -states 1000)
 
 .PHONY: lint
 lint: bin/golangci-lint $(if $(filter ./...,$(PKG)),bin/golangci-lint-kube-api-linter bin/actionlint) ## Lint the Go code, the API and the workflows.
