@@ -232,12 +232,12 @@ func (m mutant) overlay(t *testing.T, directory string) string {
 // test returns the module and the arguments of the Go command that runs the test.
 func (m mutant) test(overlay, directory string) (module string, arguments []string) {
 	arguments = []string{"test", "-count=1", "-overlay", overlay}
-	switch {
-	case m.finder == "internal/controller":
+	switch m.finder {
+	case "internal/controller":
 		return "", append(arguments, "./internal/controller", "-v", "-ginkgo.fail-fast", "-ginkgo.focus", m.pattern)
-	case m.finder == "test/chaos":
+	case "test/chaos":
 		return "test", []string{"test", "-count=1", "./chaos", "-run", m.pattern, "-program", filepath.Join(directory, "manager")}
-	case m.finder == "test/explore":
+	case "test/explore":
 		return "test", append(arguments, "./explore", "-run", m.pattern+"$")
 	default:
 		return "", append(arguments, "./"+m.finder, "-run", m.pattern)

@@ -22,7 +22,7 @@ import (
 // CheckObserved checks that the status is about the newest spec.
 func CheckObserved(echo *echov1.Echo) error {
 	if echo.Status.ObservedGeneration != echo.Generation {
-		return fmt.Errorf("Echo %s: status.observedGeneration = %d, want %d", echo.Name, echo.Status.ObservedGeneration, echo.Generation)
+		return fmt.Errorf("echo %s: status.observedGeneration = %d, want %d", echo.Name, echo.Status.ObservedGeneration, echo.Generation)
 	}
 	return nil
 }
@@ -44,7 +44,7 @@ func CheckCondition(echo *echov1.Echo, conditionType, reason, text string) error
 		c = &metav1.Condition{}
 	}
 	if c.Reason != reason || c.ObservedGeneration != echo.Generation || !strings.Contains(c.Message, text) {
-		return fmt.Errorf("Echo %s: condition %s of generation %d has reason %q: %q, want reason %q of generation %d and a message with %q",
+		return fmt.Errorf("echo %s: condition %s of generation %d has reason %q: %q, want reason %q of generation %d and a message with %q",
 			echo.Name, conditionType, c.ObservedGeneration, c.Reason, c.Message, reason, echo.Generation, text)
 	}
 	return nil
@@ -72,7 +72,7 @@ func CheckKstatus(echo *echov1.Echo) error {
 		want = kstatus.FailedStatus
 	}
 	if result.Status != want {
-		return fmt.Errorf("Echo %s: kstatus is %s, want %s", echo.Name, result.Status, want)
+		return fmt.Errorf("echo %s: kstatus is %s, want %s", echo.Name, result.Status, want)
 	}
 	return nil
 }
