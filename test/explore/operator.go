@@ -137,17 +137,16 @@ func (w *world) restart() {
 // restartWithStaleEcho is restart while the API server still answers as before the last edit, as a replica of it may.
 func (w *world) restartWithStaleEcho() {
 	w.restart()
-	edit := len(w.edits) - 1
-	w.held, w.heldFrom = echoKey.kind, w.now
-	w.withheld[w.held] = w.edits
-	for _, c := range slices.Backward(w.edits) {
-		if edit--; c.old == nil || c.new == nil || c.old.GetGeneration() != c.new.GetGeneration() {
-			w.withheld[w.held] = w.edits[edit+1:]
+	missed := w.edits
+	for i, c := range slices.Backward(w.edits) {
+		if c.old == nil || c.new == nil || c.old.GetGeneration() != c.new.GetGeneration() {
+			missed = w.edits[i:]
 			break
 		}
 	}
-	if delete(w.cached, echoKey); w.withheld[w.held][0].old != nil {
-		w.cached[echoKey] = visible(w.withheld[w.held][0].old)
+	w.held, w.heldFrom, w.withheld[echoKey.kind] = echoKey.kind, w.now, missed
+	if delete(w.cached, echoKey); missed[0].old != nil {
+		w.cached[echoKey] = visible(missed[0].old)
 	}
 	w.queued = w.cached[echoKey] != nil
 }
