@@ -159,7 +159,7 @@ func (e *environment) must(errs ...error) {
 // start starts an operator for the namespaces of the test, and waits until it watches them.
 func (e *environment) start(args ...string) *operator {
 	e.Helper()
-	o := e.startWithout(args...)
+	o := e.launch(args...)
 	want := int64(len(children.WatchedKinds())+2) * int64(1+len(e.neighbors)) // Echoes and pods, too.
 	e.await(convergenceLimit, "the operator watches all resources", func() error {
 		if n := o.watches.Load(); n < want {
@@ -170,8 +170,8 @@ func (e *environment) start(args ...string) *operator {
 	return o
 }
 
-// startWithout starts an operator without waiting for it.
-func (e *environment) startWithout(args ...string) *operator {
+// launch starts an operator without waiting for it.
+func (e *environment) launch(args ...string) *operator {
 	e.Helper()
 	p, err := newProxy(operatorConfig)
 	e.must(err)

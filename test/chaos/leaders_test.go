@@ -45,7 +45,7 @@ func elect(e *environment) (leader, standby *operator) {
 	}
 	binding.Namespace, binding.Name = e.namespace, role.Name
 	e.must(e.client.Create(e.Context(), &role), e.client.Create(e.Context(), binding))
-	leader = e.startWithout(leaderElect)
+	leader = e.launch(leaderElect)
 	awaitSuccessor(e, "")
 	standby = e.start(leaderElect)
 	time.Sleep(renewPeriod + rand.N(renewPeriod)) //nolint:gosec // The leader may end at any time between two renewals.

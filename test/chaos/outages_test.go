@@ -86,7 +86,7 @@ func TestStartBeforeAPIServer(t *testing.T) {
 	o.Kill()
 	e.editAll(0, 1, "edited before")
 	e.must(plane.StopAPIServer(e.Context()))
-	o = e.startWithout()
+	o = e.launch()
 	time.Sleep(outage)
 	e.must(o.Failed(), plane.StartAPIServer(e.Context()))
 	e.within(time.Now(), convergenceLimit, "the Echo is ready", e.allReady())
@@ -109,7 +109,7 @@ func TestAPIServerUnavailableToLeader(t *testing.T) {
 		e.Error("the leader runs, want it to exit, because it has lost its lease")
 	}
 	standby.Kill()
-	again := e.startWithout(leaderElect)
+	again := e.launch(leaderElect)
 	e.must(e.edit("one", func(s *echov1.EchoSpec) { s.Message = "n" }))
 	e.within(started, convergenceLimit, "the Echo is ready", e.allReady())
 	e.verify(again)
@@ -189,7 +189,7 @@ func TestNoCRD(t *testing.T) {
 			})
 			if isStart {
 				t.Setenv("OPERATOR_CONDITION_NAME", "echo-operator")
-				o = e.startWithout()
+				o = e.launch()
 			}
 			expectFewRequests(e, o, 1)
 			_, err := envtest.InstallCRDs(plane.Config, options)

@@ -3,7 +3,6 @@ package explore
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -51,8 +50,8 @@ func (w *world) checkWrite(what string, k key) {
 	}
 	of := echo.DeepCopy()
 	of.Generation, of.Spec = generation, spec
-	if differences := w.differences(of, k.kind); len(differences) > 0 {
-		w.finding("the operator %s, which is not as generation %d declares it: %s", what, generation, differences)
+	if differences := w.differencesOf(k, of); len(differences) > 0 {
+		w.finding("the operator %s, which is not as generation %d declares it: %v", what, generation, differences)
 	}
 }
 
@@ -71,7 +70,7 @@ func (w *world) checkReady(echo *echov1.Echo) {
 		return
 	}
 	hash, serving := hashOf(deployment.Spec.Template), int32(0)
-	isCurrent := len(w.differences(echo, "Deployment")) == 0
+	isCurrent := len(w.differencesOf(keyOf(deployment), echo)) == 0
 	if generation := children.EchoGeneration(deployment); !isCurrent && generation != echo.Generation {
 		w.finding("Ready of generation %d, and the Deployment is that of generation %d", echo.Generation, generation)
 	}
@@ -92,13 +91,18 @@ func (w *world) checkReady(echo *echov1.Echo) {
 	}
 }
 
-// differences returns how the children of a kind, or of all, differ from what an Echo declares.
-func (w *world) differences(echo *echov1.Echo, objectKind string) []string {
+// differences returns how the children of an Echo differ from what it declares.
+func (w *world) differences(echo *echov1.Echo) []oracle.Difference {
 	all, _ := oracle.Differences(echo, func(kind children.Kind, name string) (children.Object, error) { // The model has no errors.
 		object, _ := get[children.Object](w, key{kind.ObjectKind, name})
 		return object, nil
 	})
-	return slices.DeleteFunc(all, func(text string) bool { return !strings.HasPrefix(text, objectKind) })
+	return all
+}
+
+// differencesOf returns those of one child.
+func (w *world) differencesOf(k key, echo *echov1.Echo) []oracle.Difference {
+	return slices.DeleteFunc(w.differences(echo), func(d oracle.Difference) bool { return k != key{d.Kind.ObjectKind, d.Kind.ChildName(echo)} })
 }
 
 // checkEnd checks a state in which nothing happens any more.
@@ -113,8 +117,8 @@ func (w *world) checkEnd(t *testing.T) (findings []string) {
 		}
 		return findings
 	}
-	for _, difference := range w.differences(echo, "") {
-		add("%s", difference)
+	for _, difference := range w.differences(echo) {
+		add("%v", difference)
 	}
 	if err := oracle.CheckReady(echo); err != nil {
 		add("%v", err)

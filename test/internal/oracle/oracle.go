@@ -4,7 +4,6 @@ package oracle
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	kstatus "github.com/fluxcd/cli-utils/pkg/kstatus/status"
@@ -32,9 +31,18 @@ func CheckReady(echo *echov1.Echo) error {
 	return errors.Join(CheckObserved(echo), CheckCondition(echo, echov1.ConditionReady, echov1.ReasonReady, ""))
 }
 
-// CheckDegraded checks that the Echo's newest spec is degraded for that reason, with a message that contains the text.
+// CheckDegraded checks that the Echo's newest spec is degraded for that reason, with a message that contains the text, and that Ready is
+// False with the same message.
 func CheckDegraded(echo *echov1.Echo, reason, text string) error {
-	return CheckCondition(echo, echov1.ConditionDegraded, reason, text)
+	if err := CheckCondition(echo, echov1.ConditionDegraded, reason, text); err != nil {
+		return err
+	}
+	degraded := meta.FindStatusCondition(echo.Status.Conditions, echov1.ConditionDegraded)
+	ready := meta.FindStatusCondition(echo.Status.Conditions, echov1.ConditionReady)
+	if ready == nil || ready.Status != metav1.ConditionFalse || ready.Message != degraded.Message {
+		return fmt.Errorf("echo %s: want condition Ready=False with the message of Degraded, %q, got %v", echo.Name, degraded.Message, ready)
+	}
+	return nil
 }
 
 // CheckCondition checks the reason of a condition of the newest spec, and that its message contains the text.
@@ -77,10 +85,35 @@ func CheckKstatus(echo *echov1.Echo) error {
 	return nil
 }
 
-// Difference returns how a child differs from what an Echo declares, or an empty text. live is nil if there is no object with its
-// name, and clusterIPs are those of the Echo's Service.
-func Difference(kind children.Kind, live children.Object, echo *echov1.Echo, clusterIPs []string) string {
-	inputs := children.Inputs{ServerImage: controlplane.ServerImage, VerifierImage: controlplane.VerifierImage, ClusterIPs: clusterIPs}
+// Differences returns how the children of an Echo differ from what it declares, in the order of their kinds. find returns the object of a
+// kind and name, or nil.
+func Differences(echo *echov1.Echo, find func(kind children.Kind, name string) (children.Object, error)) (all []Difference, err error) {
+	inputs := children.Inputs{ServerImage: controlplane.ServerImage, VerifierImage: controlplane.VerifierImage}
+	for _, kind := range children.Kinds {
+		live, err := find(kind, kind.ChildName(echo))
+		if err != nil {
+			return nil, err
+		}
+		if service, is := live.(*corev1.Service); is {
+			inputs.ClusterIPs = service.Spec.ClusterIPs
+		}
+		if text := difference(kind, live, echo, inputs); text != "" {
+			all = append(all, Difference{kind, text})
+		}
+	}
+	return all, nil
+}
+
+// Difference is how a child differs.
+type Difference struct {
+	Kind children.Kind
+	Text string
+}
+
+func (d Difference) String() string { return d.Kind.Name + ": " + d.Text }
+
+// difference returns how a child differs, or an empty text. live is nil if there is no object with its name.
+func difference(kind children.Kind, live children.Object, echo *echov1.Echo, inputs children.Inputs) string {
 	isControlled := live != nil && metav1.IsControlledBy(live, echo)
 	switch {
 	case !kind.Wanted(echo) && isControlled:
@@ -96,22 +129,4 @@ func Difference(kind children.Kind, live children.Object, echo *echov1.Echo, clu
 	}
 	compared, err := children.Compare(kind, live, desired)
 	return fmt.Sprint(compared.Fields, err)
-}
-
-// Differences returns how the children of an Echo differ from what it declares. find returns the object of a kind and name, or nil.
-func Differences(echo *echov1.Echo, find func(kind children.Kind, name string) (children.Object, error)) (all []string, err error) {
-	var clusterIPs []string
-	for _, kind := range children.Kinds {
-		live, err := find(kind, kind.ChildName(echo))
-		if err != nil {
-			return nil, err
-		}
-		if service, is := live.(*corev1.Service); is {
-			clusterIPs = slices.Clone(service.Spec.ClusterIPs)
-		}
-		if difference := Difference(kind, live, echo, clusterIPs); difference != "" {
-			all = append(all, kind.Name+": "+difference)
-		}
-	}
-	return all, nil
 }
