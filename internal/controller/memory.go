@@ -30,10 +30,11 @@ const (
 
 // memory is what the operator remembers about an Echo between its reconciliations, of which one runs at a time.
 type memory struct {
-	// generation of the Echo to which children and statusWrites belong.
-	generation   int64
-	children     map[string]*childMemory // By name of the kind.
-	statusWrites backoff.Pause
+	// generation of the Echo to which children and the writes of the status belong.
+	generation int64
+	children   map[string]*childMemory // By name of the kind.
+	// transitionWrites are those that change the status or the reason of a condition, and progressWrites the others.
+	transitionWrites, progressWrites backoff.Pause
 	// statusFailed is when the status was last not written.
 	statusFailed time.Time
 	// serviceChanged is when the operator last changed the Service for a new generation.
@@ -82,7 +83,7 @@ func (m *memories) forGeneration(echo *echov1.Echo) *memory {
 		m.byUID[echo.UID] = e
 	}
 	if e.generation != echo.Generation {
-		e.generation, e.children, e.statusWrites = echo.Generation, nil, backoff.Pause{}
+		e.generation, e.children, e.transitionWrites, e.progressWrites = echo.Generation, nil, backoff.Pause{}, backoff.Pause{}
 	}
 	e.used = now
 	return e

@@ -16,13 +16,18 @@ import (
 	"github.com/kkloud-io/echo-operator/internal/status"
 )
 
-// writeStatus writes the status if it changed, and records an event and metrics. If an external client changes the status
-// repeatedly, the write has to wait.
+// writeStatus writes the status if it changed, and records an event and metrics. If the status changes repeatedly, the
+// write has to wait: that of a transition for earlier transitions only, so that the progress of many pods does not delay
+// their success.
 func (rec *reconciliation) writeStatus(ctx context.Context, next echov1.EchoStatus) error {
 	if equality.Semantic.DeepEqual(rec.echo.Status, next) {
 		return nil
 	}
-	if pause := rec.memory.statusWrites.Remaining(); pause > 0 {
+	writes := &rec.memory.progressWrites
+	if !slices.EqualFunc(rec.echo.Status.Conditions, next.Conditions, hasSameReason) {
+		writes = &rec.memory.transitionWrites
+	}
+	if pause := writes.Remaining(); pause > 0 {
 		rec.requeue(pause)
 		return nil
 	}
@@ -33,12 +38,16 @@ func (rec *reconciliation) writeStatus(ctx context.Context, next echov1.EchoStat
 		return fmt.Errorf("write the status: %w", err)
 	}
 	rec.versions.Record(echoKind, updated)
-	rec.memory.statusWrites.RecordSuccess(statusBurst)
+	writes.RecordSuccess(statusBurst)
 	rec.recordEvent(ctx, rec.echo, updated)
 	if firstReady(rec.echo, updated) {
 		rec.Metrics.ObserveTimeToReady(time.Since(rec.echo.CreationTimestamp.Time))
 	}
 	return nil
+}
+
+func hasSameReason(a, b metav1.Condition) bool {
+	return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason
 }
 
 // firstReady reports whether the Echo has become ready for the first time. The transition time of an Echo that was
