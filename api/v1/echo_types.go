@@ -18,6 +18,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.statusCode) || !(self.statusCode == 401) || has(self.headers) && self.headers.exists(h, h.name.lowerAscii() == 'www-authenticate')",message="statusCode 401 requires the header WWW-Authenticate: add it to headers, with a challenge such as Basic realm=\"internal\""
 // +kubebuilder:validation:XValidation:rule="!has(self.statusCode) || !(self.statusCode == 405) || has(self.headers) && self.headers.exists(h, h.name.lowerAscii() == 'allow')",message="statusCode 405 requires the header Allow: add it to headers, with the allowed methods, for example GET, HEAD"
 // +kubebuilder:validation:XValidation:rule="!has(self.statusCode) || !(self.statusCode == 407) || has(self.headers) && self.headers.exists(h, h.name.lowerAscii() == 'proxy-authenticate')",message="statusCode 407 requires the header Proxy-Authenticate: add it to headers, with a challenge such as Basic realm=\"proxy\""
+// +kubebuilder:validation:XValidation:rule="!has(self.verify) || !has(self.verify.layers) || self.verify.layers.exists(l, l != 'Route') || has(self.route) && has(self.route.hostnames) && self.route.hostnames.size() > 0 && !self.route.hostnames[0].startsWith('*')",message="layers must have DNS or Service, too, without a route whose first hostname is known: add one, or set the hostname",fieldPath=".verify.layers"
 type EchoSpec struct {
 	// The text that the endpoint returns for every request: the body is the message, byte for byte, and
 	// one newline. 1 to 16,384 characters, no NUL. Required, except with `image`, which gets it in the
@@ -161,12 +162,54 @@ type EchoSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Verification"
 	Verify *Verify `json:"verify,omitempty"`
 
+	// Labels and annotations of every object of the Echo: Service, Deployment, PodDisruptionBudget, HTTPRoute, the
+	// verifier, and the pods, for example for a policy that requires them or for a controller that reads
+	// annotations. A change restarts the pods. What `pod` declares for a key counts for the server's pods.
+	//
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Inherited metadata"
+	InheritedMetadata *InheritedMetadata `json:"inheritedMetadata,omitempty"`
+
+	// How the Service is reachable from outside the cluster without a Gateway. When unset, it is not.
+	//
+	// +optional
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Service"
+	Service *Service `json:"service,omitempty"`
+
 	// Where and how the pods run, also those of `verify`. A change restarts the pods. When unset, the
 	// pods run on any Linux node that they tolerate.
 	//
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Pod settings"
 	Pod *PodSettings `json:"pod,omitempty"`
+}
+
+// InheritedMetadata is metadata of every object of an Echo. Entries of other writers stay.
+type InheritedMetadata struct {
+	// Labels of every object and pod.
+	//
+	// +optional
+	// +mapType=granular
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Inherited labels"
+	Labels Labels `json:"labels,omitempty"`
+
+	// Annotations of every object and pod.
+	//
+	// +optional
+	// +mapType=granular
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Inherited annotations"
+	Annotations Annotations `json:"annotations,omitempty"`
+}
+
+// Service configures the Service.
+type Service struct {
+	// ClusterIP; NodePort, which opens a port on every node; or LoadBalancer, for which the cluster orders an address.
+	// Ready does not wait for that address. When unset, ClusterIP.
+	//
+	// +optional
+	// +kubebuilder:validation:Enum=ClusterIP;NodePort;LoadBalancer
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Type of the Service",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:ClusterIP","urn:alm:descriptor:com.tectonic.ui:select:NodePort","urn:alm:descriptor:com.tectonic.ui:select:LoadBalancer"}
+	Type corev1.ServiceType `json:"type,omitempty"`
 }
 
 // Header is a header of the response.

@@ -49,33 +49,23 @@ type PodSettings struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Image pull secrets"
 	ImagePullSecrets []SecretReference `json:"imagePullSecrets,omitempty"`
 
-	// Labels of the pods. The operator's keys and the prefixes kkloud.io, kubernetes.io and k8s.io,
-	// with their subdomains, are reserved. At most 16.
+	// Labels of the server's pods.
 	//
 	// +optional
 	// +mapType=granular
-	// +kubebuilder:validation:MaxProperties=16
-	// +kubebuilder:validation:XValidation:rule="self.all(k, k.indexOf('/') <= 253 && k.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",message="labels has an invalid key: a key is a name of at most 63 letters, digits, hyphens, underscores and dots, optionally after a lower-case DNS name and a slash"
-	// +kubebuilder:validation:XValidation:rule="self.all(k, k != 'pod-template-hash' && !k.matches('^([^/]*[.])?(kkloud[.]io|kubernetes[.]io|k8s[.]io)/'))",message="labels has a key that is reserved",messageExpression="self.map(k, k == 'pod-template-hash' || k.matches('^([^/]*[.])?(kkloud[.]io|kubernetes[.]io|k8s[.]io)/'), 'labels has a key that is reserved for Kubernetes or the operator: ' + k)[0]"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Pod labels"
-	Labels map[string]LabelValue `json:"labels,omitempty"`
+	Labels Labels `json:"labels,omitempty"`
 
-	// Annotations of the pods. The prefixes kkloud.io, kubernetes.io and k8s.io, with their
-	// subdomains, are reserved. At most 16, with values of at most 4,096 characters in total.
+	// Annotations of the server's pods.
 	//
 	// +optional
 	// +mapType=granular
-	// +kubebuilder:validation:MaxProperties=16
-	// +kubebuilder:validation:XValidation:rule="self.all(k, k.indexOf('/') <= 253 && k.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",message="annotations has an invalid key: a key is a name of at most 63 letters, digits, hyphens, underscores and dots, optionally after a lower-case DNS name and a slash"
-	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.matches('^([^/]*[.])?(kkloud[.]io|kubernetes[.]io|k8s[.]io)/'))",message="annotations has a key that is reserved",messageExpression="self.map(k, k.matches('^([^/]*[.])?(kkloud[.]io|kubernetes[.]io|k8s[.]io)/'), 'annotations has a key that is reserved for Kubernetes or the operator: ' + k)[0]"
-	// +kubebuilder:validation:XValidation:rule="self.map(k, size(self[k])).sum() <= 4096",message="annotations must have values of at most 4,096 characters in total"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Pod annotations"
-	Annotations map[string]AnnotationValue `json:"annotations,omitempty"`
+	Annotations Annotations `json:"annotations,omitempty"`
 
-	// The number of the user that runs the containers of the server's pods: 1 to 2147483647. Set it for an
-	// image whose user is root, or has a name instead of a number. When unset, the image or the cluster
-	// chooses the user; OpenShift rejects a user outside the range of the namespace. The pods of the
-	// verifier do not have it.
+	// The number of the user that runs the containers of all pods: 1 to 2147483647. Set it for an image whose
+	// user is root, or has a name instead of a number, or for a policy that requires it. When unset, the image or
+	// the cluster chooses the user; OpenShift rejects a user outside the range of the namespace.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -95,6 +85,25 @@ type SecretReference struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Secret",xDescriptors="urn:alm:descriptor:io.kubernetes:Secret"
 	Name string `json:"name"`
 }
+
+// Labels are labels by their key. Reserved are the prefix kkloud.io/, and the keys that the operator or Kubernetes sets:
+// app.kubernetes.io/name, instance, component and managed-by, and the hashes of pod templates. At most 16.
+//
+// +kubebuilder:validation:MaxProperties=16
+// +kubebuilder:validation:XValidation:rule="self.all(k, k.indexOf('/') <= 253 && k.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",message="labels has an invalid key: a key is a name of at most 63 letters, digits, hyphens, underscores and dots, optionally after a lower-case DNS name and a slash"
+// +kubebuilder:validation:XValidation:rule="!self.exists(k, k.matches('^(kkloud[.]io/.*|app[.]kubernetes[.]io/(name|instance|component|managed-by)|pod-template-hash|pod-template-generation|controller-revision-hash)$'))",message="labels has a key that is reserved",messageExpression="'labels has a key that is reserved for Kubernetes or the operator: ' + self.filter(k, k.matches('^(kkloud[.]io/.*|app[.]kubernetes[.]io/(name|instance|component|managed-by)|pod-template-hash|pod-template-generation|controller-revision-hash)$'))[0]"
+type Labels map[string]LabelValue
+
+// Annotations are annotations by their key. Reserved are the prefix kkloud.io/, and what Kubernetes sets on workloads or
+// reads as their security settings: deployment.kubernetes.io/, container.apparmor.security.beta.kubernetes.io/,
+// deprecated.daemonset.template.generation and kubectl.kubernetes.io/last-applied-configuration. At most 16, with values
+// of at most 4,096 characters in total.
+//
+// +kubebuilder:validation:MaxProperties=16
+// +kubebuilder:validation:XValidation:rule="self.all(k, k.indexOf('/') <= 253 && k.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",message="annotations has an invalid key: a key is a name of at most 63 letters, digits, hyphens, underscores and dots, optionally after a lower-case DNS name and a slash"
+// +kubebuilder:validation:XValidation:rule="!self.exists(k, k.matches('^(kkloud[.]io/.*|deployment[.]kubernetes[.]io/.*|container[.]apparmor[.]security[.]beta[.]kubernetes[.]io/.*|deprecated[.]daemonset[.]template[.]generation|kubectl[.]kubernetes[.]io/last-applied-configuration)$'))",message="annotations has a key that is reserved",messageExpression="'annotations has a key that is reserved for Kubernetes or the operator: ' + self.filter(k, k.matches('^(kkloud[.]io/.*|deployment[.]kubernetes[.]io/.*|container[.]apparmor[.]security[.]beta[.]kubernetes[.]io/.*|deprecated[.]daemonset[.]template[.]generation|kubectl[.]kubernetes[.]io/last-applied-configuration)$'))[0]"
+// +kubebuilder:validation:XValidation:rule="self.map(k, size(self[k])).sum() <= 4096",message="annotations must have values of at most 4,096 characters in total"
+type Annotations map[string]AnnotationValue
 
 // LabelValue is the value of a label: at most 63 letters, digits, hyphens, underscores and dots, with
 // a letter or a digit at both ends, or empty.

@@ -43,6 +43,18 @@ type Verify struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Failure threshold",xDescriptors="urn:alm:descriptor:com.tectonic.ui:number"
 	FailureThreshold int32 `json:"failureThreshold,omitempty"`
 
+	// What is verified: DNS, that the name of the Service resolves to its addresses; Service, that each of these
+	// responds; and Route, that the external URL does. Leave Route out where pods cannot resolve or reach that URL.
+	// When unset, all that the Echo has.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=3
+	// +kubebuilder:validation:items:Enum=DNS;Service;Route
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Layers"
+	Layers []string `json:"layers,omitempty"`
+
 	// CPU and memory of each container of the verifier, which has two, or three with the `route` of a
 	// hostname. When unset: requests of 5m and 16Mi, limits of 50m and 32Mi.
 	//

@@ -41,9 +41,6 @@ func mutateContainer(container *corev1.Container, echo *echov1.Echo, image strin
 	container.ImagePullPolicy = corev1.PullIfNotPresent
 	mutatePort(&container.Ports, containerPortName, targetPort(echo))
 	setResources(container, echo.Spec.Resources, defaultServerResources)
-	tmp := ensureItem(&container.VolumeMounts, corev1.VolumeMount{MountPath: "/tmp"},
-		func(mount corev1.VolumeMount) bool { return mount.MountPath == "/tmp" })
-	tmp.Name, tmp.ReadOnly, tmp.RecursiveReadOnly, tmp.SubPath, tmp.SubPathExpr = tmpVolume, false, nil, "", ""
 	// The status of the Echo repeats the end of the log of a crashed server.
 	container.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
 	mutateContainerSecurity(ensure(&container.SecurityContext))

@@ -8,7 +8,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -18,8 +17,6 @@ import (
 )
 
 const (
-	tmpVolume = "tmp"
-
 	// A server starts within a second. Two minutes allow for a slow image pull.
 	progressDeadlineSeconds int32 = 120
 
@@ -55,7 +52,7 @@ func Deployment(deployment *appsv1.Deployment, echo *echov1.Echo, defaultImage s
 	rolling := ensure(&spec.Strategy.RollingUpdate)
 	// All new pods start at the same time, so an edit takes as long with five pods as with one.
 	rolling.MaxUnavailable, rolling.MaxSurge = new(intstr.FromInt32(0)), new(intstr.FromString("100%"))
-	mutatePodSettings(deployment, &spec.Template, echo.Spec.Pod)
+	mutatePodSettings(deployment, &spec.Template, settingsOf(echo, serverComponent))
 	// The selector also requires labels that are no longer in spec.pod.
 	spec.Template.Labels = labels.Merge(selector.MatchLabels, spec.Template.Labels)
 	spec.Template.Labels = labels.Merge(spec.Template.Labels, ownedLabels(echo, serverComponent))
@@ -78,16 +75,12 @@ func serverHash(echo *echov1.Echo, server *corev1.Container) string {
 func mutatePod(pod *corev1.PodSpec, echo *echov1.Echo, image string) *corev1.Container {
 	mutatePodIsolation(pod)
 	pod.TerminationGracePeriodSeconds = new(GracePeriodSeconds)
-	mutatePodSecurity(ensure(&pod.SecurityContext))
-	mutateUser(pod.SecurityContext, echo)
+	mutatePodSecurity(ensure(&pod.SecurityContext), echo)
 	mutateUnprivilegedPorts(pod.SecurityContext, echo)
 	mutateNodes(pod, echo)
 	for _, topologyKey := range []string{corev1.LabelTopologyZone, corev1.LabelHostname} {
 		mutateSpread(&pod.TopologySpreadConstraints, topologyKey, echo)
 	}
-	tmp := ensureItem(&pod.Volumes, corev1.Volume{Name: tmpVolume}, func(v corev1.Volume) bool { return v.Name == tmpVolume })
-	tmp.VolumeSource = corev1.VolumeSource{EmptyDir: tmp.EmptyDir}
-	ensure(&tmp.EmptyDir).SizeLimit = new(resource.MustParse("64Mi"))
 
 	i := slices.IndexFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == containerName })
 	if i < 0 {

@@ -95,16 +95,16 @@ func ownedLabels(echo *echov1.Echo, component string) labels.Set {
 func recommendedLabels(echo *echov1.Echo, component string) labels.Set {
 	return labels.Set{
 		ManagedByLabel:                ManagedBy,
-		"app.kubernetes.io/name":      "echo",
+		"app.kubernetes.io/name":      map[string]string{serverComponent: "echo", verifierComponent: "echo-verifier"}[component],
 		"app.kubernetes.io/instance":  echo.Name,
 		"app.kubernetes.io/component": component,
 	}
 }
 
-// setMeta sets the labels and the controller reference of a child. It does not change an
-// existing reference: a cluster that protects owner references requires permission to delete
-// the child for that.
+// setMeta sets the metadata of a child. It does not change an existing controller reference: a
+// cluster that protects owner references requires permission to delete the child for that.
 func setMeta(child metav1.Object, echo *echov1.Echo, component string) {
+	setInherited(child, echo.Spec.InheritedMetadata)
 	child.SetLabels(labels.Merge(child.GetLabels(), ownedLabels(echo, component)))
 	if !metav1.IsControlledBy(child, echo) {
 		owner := *metav1.NewControllerRef(echo, echov1.GroupVersion.WithKind("Echo"))

@@ -30,14 +30,13 @@ import (
 var removed = paths(
 	`spec\.(paused|externalName|loadBalancerSourceRanges|selector|ports|strategy\.rollingUpdate|minAvailable|minReadySeconds)`,
 	`spec\.(parentRefs|hostnames)\[`, `spec\.rules\[(0\]\.(matches|filters|backendRefs)|[1-9])`, // Further rules are removed.
-	`spec\.template\.metadata\.labels\.kkloud\.io/echo|metadata\.annotations\.`+PodSettingsAnnotation,
+	`spec\.template\.metadata\.labels\.kkloud\.io/echo|metadata\.annotations\.(`+PodSettingsAnnotation+`|`+InheritedAnnotation+`)`,
 	`spec\.template\.spec\.`+oneOf(
-		`containers\[route\]|affinity\.nodeAffinity\.required.*\.matchExpressions\[.*kubernetes\.io/arch.*amd64 arm64.*\]`,
+		`affinity\.nodeAffinity\.required.*\.matchExpressions\[.*kubernetes\.io/arch.*amd64 arm64.*\]`,
 		`host(Network|PID|IPC)|securityContext\.(runAs|seccompProfile|sysctls\[`+unprivilegedPorts+`\])`,
 		`topologySpreadConstraints\[(kubernetes\.io/hostname|topology\.kubernetes\.io/zone) ScheduleAnyway\]`,
-		`volumes\[tmp\]`,
-		`containers\[(echo|dns|service)\]\.`+oneOf(
-			`command|args|env\[ECHO_(TEXT|PORT)( \d)?\]|resources\.(limits|requests)|lifecycle\.preStop|volumeMounts\[/tmp\]`,
+		`containers\[(echo|dns|service|route)\]\.`+oneOf(
+			`command|args|env\[ECHO_(TEXT|PORT)( \d)?\]|resources\.(limits|requests)|lifecycle\.preStop`,
 			`ports\[(kkloud-echo|verify-\w+)\]\.host(Port|IP)`,
 			`securityContext\.(capabilities|privileged|runAs)|livenessProbe`,
 			`(readiness|liveness|startup)Probe\.(exec|tcpSocket|grpc|initialDelaySeconds|httpGet\.host)`,
@@ -53,6 +52,13 @@ var startupProbe = paths(`spec\.template\.spec\.containers\[echo\]\.startupProbe
 
 // readOnly matches the file system of a server, which a custom server may write to.
 var readOnly = paths(`spec\.template\.spec\.containers\[echo\]\.securityContext\.readOnlyRootFilesystem`)
+
+// isUnwantedLayer reports whether a field is in the container of a layer that is not verified.
+func isUnwantedLayer(echo *echov1.Echo, field string) bool {
+	return slices.ContainsFunc(allLayers, func(l layer) bool {
+		return !slices.Contains(layers(echo), l) && strings.HasPrefix(field, "spec.template.spec.containers["+l.name+"]")
+	})
+}
 
 func paths(patterns ...string) *regexp.Regexp { return regexp.MustCompile("^" + oneOf(patterns...)) }
 func oneOf(patterns ...string) string         { return "(" + strings.Join(patterns, "|") + ")" }
@@ -82,7 +88,7 @@ func FuzzOwnership(f *testing.F) {
 			maps.Copy(all, after)
 			for field := range all {
 				_, isOwned := owned[field]
-				isRemoved := removed.MatchString(field) || !hasProbes(echo) && probes.MatchString(field) ||
+				isRemoved := removed.MatchString(field) || isUnwantedLayer(echo, field) || !hasProbes(echo) && probes.MatchString(field) ||
 					!isCustomServer(echo) && startupProbe.MatchString(field) || isCustomServer(echo) && readOnly.MatchString(field)
 				if isOwned && !strings.HasPrefix(field, "status.") || isRemoved {
 					continue

@@ -9,9 +9,61 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 )
+
+// InheritedAnnotation contains, on an object, which of its labels and annotations the operator set for
+// spec.inheritedMetadata, as JSON. It is removed with them.
+const InheritedAnnotation = "kkloud.io/inherited-metadata"
+
+// inheritedEntries are the keys that the operator set on an object.
+type inheritedEntries struct {
+	Labels      []string `json:"labels,omitempty"`
+	Annotations []string `json:"annotations,omitempty"`
+}
+
+// setInherited sets the metadata on an object, and removes what an earlier call set.
+func setInherited(object metav1.Object, metadata *echov1.InheritedMetadata) {
+	recorded, found := recordedEntries[inheritedEntries](object, InheritedAnnotation)
+	if metadata == nil && !found {
+		return
+	}
+	declared := ptr.Deref(metadata, echov1.InheritedMetadata{})
+	labels, annotations := object.GetLabels(), object.GetAnnotations()
+	setEntries(&labels, recorded.Labels, declared.Labels)
+	setEntries(&annotations, recorded.Annotations, declared.Annotations)
+	object.SetLabels(labels)
+	object.SetAnnotations(annotations)
+	recordEntries(object, InheritedAnnotation, inheritedEntries{
+		Labels: slices.Sorted(maps.Keys(declared.Labels)), Annotations: slices.Sorted(maps.Keys(declared.Annotations)),
+	})
+}
+
+// settingsOf returns spec.pod with the metadata that pods inherit. Verifiers have no labels and annotations of spec.pod:
+// a Service of the user may select the server's pods by them.
+func settingsOf(echo *echov1.Echo, component string) *echov1.PodSettings {
+	inherited := echo.Spec.InheritedMetadata
+	if inherited == nil && (echo.Spec.Pod == nil || component == serverComponent) {
+		return echo.Spec.Pod
+	}
+	settings, metadata := ptr.Deref(echo.Spec.Pod, echov1.PodSettings{}), ptr.Deref(inherited, echov1.InheritedMetadata{})
+	if component == verifierComponent {
+		settings.Labels, settings.Annotations = nil, nil
+	}
+	settings.Labels = merged(metadata.Labels, settings.Labels)
+	settings.Annotations = merged(metadata.Annotations, settings.Annotations)
+	return &settings
+}
+
+// merged returns the entries of both maps. The second one decides.
+func merged[M ~map[string]V, V any](a, b M) M {
+	all := M{}
+	maps.Copy(all, a)
+	maps.Copy(all, b)
+	return all
+}
 
 // PodSettingsAnnotation contains, on an object with a pod template, which entries of the template the
 // operator set for spec.pod, as JSON. So the operator removes an entry that spec.pod no longer has,
@@ -33,14 +85,11 @@ type podEntries struct {
 // mutatePodSettings sets the settings on the pod template of an object, and removes the entries that
 // an earlier call set. What the operator sets itself, for example labels, has to be set afterwards.
 func mutatePodSettings(object metav1.Object, template *corev1.PodTemplateSpec, settings *echov1.PodSettings) {
-	recorded, found := recordedEntries(object)
+	recorded, found := recordedEntries[podEntries](object, PodSettingsAnnotation)
 	if settings == nil && !found {
 		return
 	}
-	var declared echov1.PodSettings
-	if settings != nil {
-		declared = *settings
-	}
+	declared := ptr.Deref(settings, echov1.PodSettings{})
 	var secrets []corev1.LocalObjectReference
 	for _, secret := range declared.ImagePullSecrets {
 		secrets = append(secrets, corev1.LocalObjectReference{Name: secret.Name})
@@ -54,7 +103,7 @@ func mutatePodSettings(object metav1.Object, template *corev1.PodTemplateSpec, s
 	if recorded.PriorityClassName || declared.PriorityClassName != "" {
 		pod.PriorityClassName = declared.PriorityClassName
 	}
-	recordEntries(object, podEntries{
+	recordEntries(object, PodSettingsAnnotation, podEntries{
 		NodeSelector:      slices.Sorted(maps.Keys(declared.NodeSelector)),
 		Tolerations:       declared.Tolerations,
 		PriorityClassName: declared.PriorityClassName != "",
@@ -66,18 +115,18 @@ func mutatePodSettings(object metav1.Object, template *corev1.PodTemplateSpec, s
 
 // recordedEntries returns the entries that the annotation contains, and whether there is one. An
 // annotation that is not valid contains no entries.
-func recordedEntries(object metav1.Object) (entries podEntries, found bool) {
-	text, found := object.GetAnnotations()[PodSettingsAnnotation]
+func recordedEntries[E any](object metav1.Object, annotation string) (entries E, found bool) {
+	text, found := object.GetAnnotations()[annotation]
 	if !found || json.Unmarshal([]byte(text), &entries) != nil {
-		return podEntries{}, found
+		return *new(E), found
 	}
 	return entries, true
 }
 
-func recordEntries(object metav1.Object, entries podEntries) {
+func recordEntries[E any](object metav1.Object, annotation string, entries E) {
 	annotations := object.GetAnnotations()
-	if equality.Semantic.DeepEqual(entries, podEntries{}) {
-		delete(annotations, PodSettingsAnnotation)
+	if equality.Semantic.DeepEqual(entries, *new(E)) {
+		delete(annotations, annotation)
 		return
 	}
 	text, err := json.Marshal(entries)
@@ -87,7 +136,7 @@ func recordEntries(object metav1.Object, entries podEntries) {
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations[PodSettingsAnnotation] = string(text)
+	annotations[annotation] = string(text)
 	object.SetAnnotations(annotations)
 }
 

@@ -12,20 +12,15 @@ import (
 // Security Standard allows this sysctl.
 const unprivilegedPorts = "net.ipv4.ip_unprivileged_port_start"
 
-// mutatePodSecurity sets no user: the image or the cluster chooses one. OpenShift assigns users from a range of
-// the namespace, and rejects others.
-func mutatePodSecurity(security *corev1.PodSecurityContext) {
+// mutatePodSecurity sets the user that the Echo declares. Otherwise, the image or the cluster chooses one. OpenShift
+// assigns users from a range of the namespace, and rejects others.
+func mutatePodSecurity(security *corev1.PodSecurityContext, echo *echov1.Echo) {
 	security.RunAsUser, security.RunAsGroup = nil, nil
-	security.RunAsNonRoot = new(true)
-	security.SeccompProfile = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
-}
-
-// mutateUser sets the user that the Echo declares.
-func mutateUser(security *corev1.PodSecurityContext, echo *echov1.Echo) {
-	isDeclared := echo.Spec.Pod != nil && echo.Spec.Pod.RunAsUser != 0
-	if isDeclared {
+	if isDeclared := echo.Spec.Pod != nil && echo.Spec.Pod.RunAsUser != 0; isDeclared {
 		security.RunAsUser = new(echo.Spec.Pod.RunAsUser)
 	}
+	security.RunAsNonRoot = new(true)
+	security.SeccompProfile = &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
 }
 
 func mutateUnprivilegedPorts(security *corev1.PodSecurityContext, echo *echov1.Echo) {

@@ -21,7 +21,7 @@ func TestPodsSetNoUserAndNoGroup(t *testing.T) {
 	equal(t, objects, want)
 }
 
-func TestDeclaredUserIsThatOfTheServersPods(t *testing.T) {
+func TestDeclaredUserIsThatOfAllPods(t *testing.T) {
 	unset := newEcho(ownServer, withVerify)
 	declared := newEcho(ownServer, withVerify, withPod(echov1.PodSettings{RunAsUser: 65532}))
 	objects := desiredState(unset)
@@ -30,6 +30,8 @@ func TestDeclaredUserIsThatOfTheServersPods(t *testing.T) {
 	objects.mutate(declared)
 	want := before.deepCopy()
 	want.pod().SecurityContext.RunAsUser = new(int64(65532))
+	want.verifier().Spec.Template.Spec.SecurityContext.RunAsUser = new(int64(65532))
+	want.verifierSet().Spec.Template.Spec.SecurityContext.RunAsUser = new(int64(65532))
 	equal(t, objects, want)
 
 	objects.pod().SecurityContext.RunAsUser = new(int64(7))

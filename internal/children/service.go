@@ -1,11 +1,13 @@
 package children
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 )
@@ -29,9 +31,12 @@ const (
 // Service mutates the Service of the Echo.
 func Service(service *corev1.Service, echo *echov1.Echo) {
 	setMeta(service, echo, serverComponent)
-	service.Spec.Type = corev1.ServiceTypeClusterIP
+	service.Spec.Type = cmp.Or(ptr.Deref(echo.Spec.Service, echov1.Service{}).Type, corev1.ServiceTypeClusterIP)
 	// These fields belong to other types, and would remain after the type is reverted.
-	service.Spec.ExternalName, service.Spec.LoadBalancerSourceRanges = "", nil
+	service.Spec.ExternalName = ""
+	if service.Spec.Type != corev1.ServiceTypeLoadBalancer {
+		service.Spec.LoadBalancerSourceRanges = nil
+	}
 	service.Spec.Selector = Selector(echo)
 
 	live := service.Spec.Ports

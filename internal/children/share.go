@@ -85,7 +85,6 @@ func shareTemplate(template *corev1.PodTemplateSpec, labels map[string]string, s
 		commonPod = &commonVerifier.Spec.Template.Spec
 	}
 	share(&pod.SecurityContext, commonPod.SecurityContext)
-	share(&pod.Volumes, commonPod.Volumes)
 	share(&pod.NodeSelector, commonPod.NodeSelector)
 	share(&pod.Affinity, commonPod.Affinity)
 	for i := range pod.TopologySpreadConstraints {
@@ -101,7 +100,6 @@ func shareTemplate(template *corev1.PodTemplateSpec, labels map[string]string, s
 		}
 		share(&container.Ports, commonContainer.Ports)
 		share(&container.Resources, commonContainer.Resources)
-		share(&container.VolumeMounts, commonContainer.VolumeMounts)
 		share(&container.Lifecycle, commonContainer.Lifecycle)
 		share(&container.SecurityContext, commonContainer.SecurityContext)
 		share(&container.StartupProbe, commonContainer.StartupProbe)

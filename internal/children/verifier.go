@@ -74,7 +74,7 @@ func VerifierDeployment(deployment *appsv1.Deployment, echo *echov1.Echo, in Inp
 	spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
 	selector := ensure(&spec.Selector)
 	selector.MatchLabels = labels.Merge(selector.MatchLabels, VerifierSelector(echo))
-	mutatePodSettings(deployment, &spec.Template, echo.Spec.Pod)
+	mutatePodSettings(deployment, &spec.Template, settingsOf(echo, verifierComponent))
 	mutateVerifierTemplate(&spec.Template, selector.MatchLabels, echo, in)
 }
 
@@ -90,7 +90,7 @@ func VerifierDaemonSet(set *appsv1.DaemonSet, echo *echov1.Echo, in Inputs) {
 	rolling.MaxUnavailable, rolling.MaxSurge = new(intstr.FromString("100%")), new(intstr.FromInt32(0))
 	selector := ensure(&spec.Selector)
 	selector.MatchLabels = labels.Merge(selector.MatchLabels, VerifierSelector(echo))
-	mutatePodSettings(set, &spec.Template, echo.Spec.Pod)
+	mutatePodSettings(set, &spec.Template, settingsOf(echo, verifierComponent))
 	mutateVerifierTemplate(&spec.Template, selector.MatchLabels, echo, in)
 }
 
@@ -109,18 +109,20 @@ const verifierGraceSeconds int64 = 5
 func mutateVerifierPod(pod *corev1.PodSpec, echo *echov1.Echo, in Inputs) {
 	mutatePodIsolation(pod)
 	pod.TerminationGracePeriodSeconds = new(verifierGraceSeconds)
-	mutatePodSecurity(ensure(&pod.SecurityContext))
+	mutatePodSecurity(ensure(&pod.SecurityContext), echo)
 	requireLinux(pod)
 	requireArchitecture(pod)
-	wanted := layers(echo)
+	wanted, next := layers(echo), 0
 	for _, l := range allLayers {
 		i := slices.IndexFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == l.name })
 		switch want := slices.Contains(wanted, l); {
 		case want && i < 0:
-			pod.Containers = append(pod.Containers, corev1.Container{Name: l.name})
-			mutateVerifierContainer(&pod.Containers[len(pod.Containers)-1], l, echo, in)
+			i = next
+			pod.Containers = slices.Insert(pod.Containers, i, corev1.Container{Name: l.name})
+			fallthrough
 		case want:
 			mutateVerifierContainer(&pod.Containers[i], l, echo, in)
+			next = i + 1
 		case i >= 0:
 			pod.Containers = slices.Delete(pod.Containers, i, i+1)
 		}
@@ -143,11 +145,15 @@ func IsLayer(container string) bool {
 }
 
 // layers returns the layers on which the response of the Echo is verified.
-func layers(echo *echov1.Echo) []layer {
-	if ExternalURL(echo) == "" {
-		return allLayers[:2]
+func layers(echo *echov1.Echo) (wanted []layer) {
+	declared := ptr.Deref(echo.Spec.Verify, echov1.Verify{}).Layers
+	for _, l := range allLayers {
+		isDeclared := len(declared) == 0 || slices.ContainsFunc(declared, func(name string) bool { return strings.EqualFold(name, l.name) })
+		if isDeclared && (l.name != "route" || ExternalURL(echo) != "") {
+			wanted = append(wanted, l)
+		}
 	}
-	return allLayers
+	return wanted
 }
 
 func (l layer) portName() string { return verifierPrefix + l.name }

@@ -30,12 +30,20 @@ func expectVerifierPods(t *testing.T, all objects, echo *echov1.Echo) {
 		if _, found := template.Labels[EchoLabel]; found || template.Labels[VerifiesLabel] != echo.Name || len(template.Labels[ResponseLabel]) != 16 {
 			t.Errorf("%s: labels of the pods = %v, want %s=%s, %s, and not %s", kind, template.Labels, VerifiesLabel, echo.Name, ResponseLabel, EchoLabel)
 		}
-		want := 2
+		want := []string{"dns", "service"}
 		if ExternalURL(echo) != "" {
-			want = 3
+			want = append(want, "route")
 		}
-		if pod := template.Spec; len(pod.Containers) != want || len(pod.InitContainers)+len(pod.Volumes) > 0 {
-			t.Errorf("%s: pod = %v, want %d containers, 0 init containers and 0 volumes", kind, pod, want)
+		if echo.Spec.Verify != nil && len(echo.Spec.Verify.Layers) > 0 {
+			declared := strings.ToLower(strings.Join(echo.Spec.Verify.Layers, " "))
+			want = slices.DeleteFunc(want, func(layer string) bool { return !strings.Contains(declared, layer) })
+		}
+		var names []string
+		for _, container := range template.Spec.Containers {
+			names = append(names, container.Name)
+		}
+		if pod := template.Spec; !slices.Equal(names, want) || len(pod.InitContainers)+len(pod.Volumes) > 0 {
+			t.Errorf("%s: pod = %v, want the containers %v, no init container and no volume", kind, pod, want)
 		}
 		for _, container := range template.Spec.Containers {
 			for _, problem := range validation.IsValidPortName(container.Ports[0].Name) {

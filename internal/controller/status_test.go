@@ -97,7 +97,7 @@ var _ = Describe("The status in the course of time", func() {
 		Expect(writes).To(BeNumerically("<=", statusBurst+max(3, paused)))
 		becomeReady(echo, 5)
 		Eventually(komega.Object(deploymentOf(echo))).Should(HaveField("Status.AvailableReplicas", BeEquivalentTo(5)))
-		Eventually(readyReason(echo)).WithTimeout(5 * time.Second).Should(Equal("True Ready"), "the pause of the progress delays the success")
+		Eventually(readyReason(echo)).WithTimeout(5*time.Second).Should(Equal("True Ready"), "the pause of the progress delays the success")
 	})
 
 	It("of a scale-up that does not complete is ProgressDeadlineExceeded after two minutes", func() {

@@ -13,8 +13,8 @@ import (
 )
 
 // maxCachedSize is the maximum size of a cached child in bytes. Children of the default server are
-// smaller, also with the longest message and pod settings.
-const maxCachedSize = 176 << 10
+// smaller, also with the longest message, pod settings and metadata.
+const maxCachedSize = 224 << 10
 
 // transformChild reduces the memory of a cached object: a child shares values with the others, and anything else
 // becomes a stub.

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kkloud-io/echo-operator/internal/children"
+	"github.com/kkloud-io/echo-operator/internal/status"
 )
 
 // largePod returns a pod that a user has made as large as possible.
@@ -87,6 +88,20 @@ func TestCachedPodHasABoundedSize(t *testing.T) {
 	want := []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: since}}
 	if !equality.Semantic.DeepEqual(got.Status.Conditions, want) {
 		t.Errorf("conditions of a ready pod = %v, want %v", got.Status.Conditions, want)
+	}
+}
+
+func TestCachedPodNamesItsSchedulingGates(t *testing.T) {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{children.VerifiesLabel: "hello"}},
+		Spec:       corev1.PodSpec{SchedulingGates: []corev1.PodSchedulingGate{{Name: "example.com/quota"}, {Name: "example.com/cost"}}},
+		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
+			{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonSchedulingGated, Message: "Scheduling is blocked due to non-empty scheduling gates"},
+		}},
+	}
+	want := "SchedulingGated: Scheduling is blocked due to non-empty scheduling gates: example.com/quota, example.com/cost"
+	if got := status.PodCause(slim(t, pod)); !strings.HasSuffix(got, want) {
+		t.Errorf("cause = %q, want %q at its end", got, want)
 	}
 }
 

@@ -175,17 +175,9 @@ func (a *Assessment) findEarlierPods() {
 	}
 }
 
-// servesUntil returns how long a pod that is being deleted may serve. After that, the server has stopped, or its node
-// is lost. An admission policy may give the pod more time, which only a custom server can use.
-func servesUntil(pod *corev1.Pod) time.Time {
-	declared := int64(children.GracePeriodSeconds)
-	grace := declared
-	if pod.DeletionGracePeriodSeconds != nil {
-		grace = *pod.DeletionGracePeriodSeconds
-	}
-	start := pod.DeletionTimestamp.Add(-seconds(grace))
-	return start.Add(seconds(min(grace, declared)) + clockSkew)
-}
+// servesUntil returns how long a pod that is being deleted may serve: its grace period, which admission may have changed.
+// After that, the server has stopped, or its node is lost.
+func servesUntil(pod *corev1.Pod) time.Time { return pod.DeletionTimestamp.Add(clockSkew) }
 
 // findRolloutDeadline finds the time at which the rollout is overdue. A pod that becomes ready is progress. One that is
 // ready repeatedly is none, so the time is over after one deadline for each replica in any case. The Deployment

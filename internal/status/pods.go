@@ -21,7 +21,7 @@ import (
 var waitingReasons = map[string]string{
 	"ErrImagePull":               echov1.ReasonImagePullFailed,
 	"ImagePullBackOff":           echov1.ReasonImagePullFailed,
-	"InvalidImageName":           echov1.ReasonImagePullFailed,
+	"InvalidImageName":           echov1.ReasonContainerCreateFailed,
 	"ErrImageNeverPull":          echov1.ReasonImagePullFailed,
 	"ImageInspectError":          echov1.ReasonImagePullFailed,
 	"RegistryUnavailable":        echov1.ReasonImagePullFailed,
@@ -285,7 +285,7 @@ func TransformPod(pod *corev1.Pod) *corev1.Pod {
 	case pod.Labels[children.EchoLabel] == "":
 		return reduced // No Echo has this pod.
 	}
-	reduced.DeletionTimestamp, reduced.DeletionGracePeriodSeconds = pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds
+	reduced.DeletionTimestamp = pod.DeletionTimestamp
 	reduced.Labels = map[string]string{}
 	for _, label := range labels {
 		reduced.Labels[label] = pod.Labels[label]
@@ -295,7 +295,7 @@ func TransformPod(pod *corev1.Pod) *corev1.Pod {
 	if pod.Status.Phase == corev1.PodFailed { // The kubelet rejected or evicted it.
 		reduced.Status.Reason, reduced.Status.Message = pod.Status.Reason, Truncate(pod.Status.Message, maxPodMessage)
 	}
-	reduced.Status.Conditions = transformConditions(pod.Status.Conditions)
+	reduced.Status.Conditions = transformConditions(pod)
 	reduced.Status.InitContainerStatuses = transformContainers(pod.Status.InitContainerStatuses)
 	reduced.Status.ContainerStatuses = transformContainers(pod.Status.ContainerStatuses)
 	return reduced
@@ -303,8 +303,13 @@ func TransformPod(pod *corev1.Pod) *corev1.Pod {
 
 // transformConditions returns since when the pod is ready or, if it is not, whether it is scheduled and why it is not
 // ready.
-func transformConditions(conditions []corev1.PodCondition) (reduced []corev1.PodCondition) {
-	for _, c := range conditions {
+func transformConditions(pod *corev1.Pod) (reduced []corev1.PodCondition) {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonSchedulingGated {
+			for i, gate := range pod.Spec.SchedulingGates { // The condition does not name them.
+				c.Message += []string{": ", ", "}[min(i, 1)] + gate.Name
+			}
+		}
 		switch {
 		case c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue:
 			return []corev1.PodCondition{{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime}}

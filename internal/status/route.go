@@ -72,7 +72,7 @@ func (a *Assessment) route() verdict {
 			reason = cmp.Or(reason, parentReason(rejection.Reason))
 			rejected = append(rejected, fmt.Sprintf("%s: %s: %s", name, parentReason(rejection.Reason), Truncate(rejection.Message, maxParentMessage)))
 		case !accepted:
-			pending = append(pending, name)
+			pending = append(pending, name+lacks(ref, route.Object))
 		}
 	}
 	switch {
@@ -87,7 +87,8 @@ func (a *Assessment) route() verdict {
 }
 
 // parentStatusOf returns what a parent reports for the current generation of the route. Several controllers
-// may report for one parent. A rejection by any of them counts, and a status of an earlier generation does not.
+// may report for one parent. A rejection by any of them counts, and a status of an earlier generation does not. Some
+// controllers write no generation, which says nothing about the age.
 func parentStatusOf(ref gatewayv1.ParentReference, route *gatewayv1.HTTPRoute) (accepted bool, rejection *metav1.Condition) {
 	for _, parent := range route.Status.Parents {
 		if !sameParent(parent.ParentRef, ref, route.Namespace) {
@@ -97,7 +98,9 @@ func parentStatusOf(ref gatewayv1.ParentReference, route *gatewayv1.HTTPRoute) (
 		for _, conditionType := range []gatewayv1.RouteConditionType{gatewayv1.RouteConditionAccepted, gatewayv1.RouteConditionResolvedRefs} {
 			c := meta.FindStatusCondition(parent.Conditions, string(conditionType))
 			switch {
-			case c == nil || c.ObservedGeneration != route.Generation:
+			case c == nil && conditionType == gatewayv1.RouteConditionResolvedRefs:
+				trueConditions++ // Some controllers write only Accepted.
+			case c == nil, c.ObservedGeneration != 0 && c.ObservedGeneration != route.Generation:
 			case c.Status == metav1.ConditionFalse:
 				return false, c
 			case c.Status == metav1.ConditionTrue:
@@ -107,6 +110,28 @@ func parentStatusOf(ref gatewayv1.ParentReference, route *gatewayv1.HTTPRoute) (
 		accepted = accepted || trueConditions == 2
 	}
 	return accepted, nil
+}
+
+// lacks returns what the first status of a parent lacks for the current generation of the route.
+func lacks(ref gatewayv1.ParentReference, route *gatewayv1.HTTPRoute) string {
+	for _, parent := range route.Status.Parents {
+		if !sameParent(parent.ParentRef, ref, route.Namespace) {
+			continue
+		}
+		for _, conditionType := range []gatewayv1.RouteConditionType{gatewayv1.RouteConditionAccepted, gatewayv1.RouteConditionResolvedRefs} {
+			c := meta.FindStatusCondition(parent.Conditions, string(conditionType))
+			switch {
+			case c == nil:
+				return fmt.Sprintf(" (%s has not set the condition %s)", parent.ControllerName, conditionType)
+			case c.ObservedGeneration != 0 && c.ObservedGeneration != route.Generation:
+				return fmt.Sprintf(" (the condition %s of %s is of generation %d instead of %d)",
+					conditionType, parent.ControllerName, c.ObservedGeneration, route.Generation)
+			case c.Status != metav1.ConditionTrue:
+				return fmt.Sprintf(" (the condition %s of %s is %s)", conditionType, parent.ControllerName, c.Status)
+			}
+		}
+	}
+	return ""
 }
 
 // sameParent reports whether two references of a route in the namespace are equal. Fields that are

@@ -88,15 +88,22 @@ var routeTests = map[string]struct {
 	}))}, allAccept, "+Ready -AsExpected"},
 	"a status for an earlier generation": {Route{Object: routeOf(parentStatus(0), parentStatus(1, metav1.Condition{
 		Type: accepted, Status: metav1.ConditionTrue, Reason: accepted, ObservedGeneration: 2,
-	}))}, noStatus + internal, "-RouteNotReconciled -AsExpected"},
+	}))}, noStatus + internal + " (the condition Accepted of example.com/gateway is of generation 2 instead of 3)", "-RouteNotReconciled -AsExpected"},
 	"a rejection of an earlier generation": {Route{Object: routeOf(parentStatus(0), parentStatus(1, metav1.Condition{
 		Type: accepted, Status: metav1.ConditionFalse, Reason: "NotAllowedByListeners", ObservedGeneration: 2,
-	}))}, noStatus + internal, "-RouteNotReconciled -AsExpected"},
-	"ResolvedRefs is missing": {Route{Object: routeOf(parentStatus(0), without(resolvedRefs, parentStatus(1)))}, noStatus + internal, "-RouteNotReconciled -AsExpected"},
-	"Accepted is missing":     {Route{Object: routeOf(parentStatus(0), without(accepted, parentStatus(1)))}, noStatus + internal, "-RouteNotReconciled -AsExpected"},
+	}))}, noStatus + internal + " (the condition Accepted of example.com/gateway is of generation 2 instead of 3)", "-RouteNotReconciled -AsExpected"},
+	"a condition without a generation": {Route{Object: routeOf(parentStatus(0), parentStatus(1, metav1.Condition{
+		Type: accepted, Status: metav1.ConditionTrue, Reason: accepted,
+	}))}, allAccept, "+Ready -AsExpected"},
+	"a rejection without a generation": {Route{Object: routeOf(parentStatus(0), parentStatus(1, metav1.Condition{
+		Type: accepted, Status: metav1.ConditionFalse, Reason: "NoMatchingParent", Message: "m",
+	}))}, "False NoMatchingParent: " + internal + ": NoMatchingParent: m", "-RouteRejected +RouteRejected"},
+	"ResolvedRefs is missing": {Route{Object: routeOf(parentStatus(0), without(resolvedRefs, parentStatus(1)))}, allAccept, "+Ready -AsExpected"},
+	"Accepted is missing": {Route{Object: routeOf(parentStatus(0), without(accepted, parentStatus(1)))},
+		noStatus + internal + " (example.com/gateway has not set the condition Accepted)", "-RouteNotReconciled -AsExpected"},
 	"Accepted is Unknown": {Route{Object: routeOf(parentStatus(0), parentStatus(1, metav1.Condition{
 		Type: accepted, Status: metav1.ConditionUnknown, Reason: "Pending", ObservedGeneration: 3,
-	}))}, noStatus + internal, "-RouteNotReconciled -AsExpected"},
+	}))}, noStatus + internal + " (the condition Accepted of example.com/gateway is Unknown)", "-RouteNotReconciled -AsExpected"},
 	"one of two rejects": {Route{Object: routeOf(parentStatus(0, no(accepted, "NotAllowedByListeners", "no listener\nallows it")), parentStatus(1))},
 		"False NotAllowedByListeners: " + public + ": NotAllowedByListeners: no listener allows it", "-RouteRejected +RouteRejected"},
 	"both reject": {Route{Object: routeOf(parentStatus(1, no(resolvedRefs, "BackendNotFound", "no Service")), parentStatus(0, no(accepted, "NoMatchingParent", "no port")))},

@@ -3,6 +3,7 @@ package status
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -132,12 +133,13 @@ func (a *Assessment) conditions() ([]metav1.Condition, time.Time) {
 		progressing = condition(echov1.ConditionProgressing, metav1.ConditionFalse, echov1.ReasonTerminating, "The Echo is being deleted")
 	}
 	all := []metav1.Condition{ready, available, progressing, degraded(failure), overridden}
-	for _, optional := range []metav1.Condition{route.condition, verification.condition, stalled(failure, progressing)} {
+	stalled, stalledAt := a.stalled(failure, progressing)
+	for _, optional := range []metav1.Condition{route.condition, verification.condition, stalled} {
 		if optional.Type != "" {
 			all = append(all, optional)
 		}
 	}
-	return all, a.next(rollout.until, route.until, verification.until)
+	return all, a.next(rollout.until, route.until, verification.until, stalledAt)
 }
 
 func degraded(failure *Failure) metav1.Condition {
@@ -147,13 +149,31 @@ func degraded(failure *Failure) metav1.Condition {
 	return condition(echov1.ConditionDegraded, metav1.ConditionTrue, failure.Reason, "%s", failure.Message)
 }
 
-// stalled returns Stalled while a failure lasts. kstatus reads Stalled; it does not know Degraded. A
-// failure during a rollout may still pass: if it does not, Progressing becomes False at the deadline.
-func stalled(failure *Failure, progressing metav1.Condition) metav1.Condition {
+// stallTime is how long what may end by itself lasts before it is Stalled: a Deployment's default progress deadline.
+const stallTime = 600 * time.Second
+
+// waits are the reasons of failures that may end by themselves: a node comes, an image is pulled, a server or a Gateway
+// is slow.
+var waits = []string{
+	echov1.ReasonUnschedulable, echov1.ReasonImagePullFailed, echov1.ReasonProgressDeadlineExceeded, echov1.ReasonPodsNotReady,
+	echov1.ReasonRouteNotCreated, echov1.ReasonRouteNotReconciled, echov1.ReasonVerificationFailed,
+}
+
+// stalled returns Stalled while a failure lasts that a change of the spec or of the cluster has to end, and when another
+// one counts as such. kstatus reads Stalled; it does not know Degraded. A failure during a rollout may still pass: if it
+// does not, Progressing becomes False at the deadline.
+func (a *Assessment) stalled(failure *Failure, progressing metav1.Condition) (metav1.Condition, time.Time) {
 	if failure == nil || progressing.Status == metav1.ConditionTrue {
-		return metav1.Condition{}
+		return metav1.Condition{}, time.Time{}
 	}
-	return condition(echov1.ConditionStalled, metav1.ConditionTrue, failure.Reason, "%s", failure.Message)
+	since := a.Now.Time
+	if before := a.previous(echov1.ConditionDegraded); before.Status == metav1.ConditionTrue {
+		since = before.LastTransitionTime.Time
+	}
+	if at := since.Add(stallTime); slices.Contains(waits, failure.Reason) && !a.expired(at) {
+		return metav1.Condition{}, at
+	}
+	return condition(echov1.ConditionStalled, metav1.ConditionTrue, failure.Reason, "%s", failure.Message), time.Time{}
 }
 
 // ready returns the summary of the failure and of the other conditions: the first that is not as it should be.

@@ -162,22 +162,70 @@ var conditionTests = map[string]struct {
 	},
 	"the progress deadlineSeconds is exceeded": {
 		Observation{Deployment: deployment(2, 1, 1, 1, deadlineCondition), Service: &corev1.Service{}}, "1/2",
-		"-ProgressDeadlineExceeded +Serving -ProgressDeadlineExceeded +ProgressDeadlineExceeded -AsExpected +ProgressDeadlineExceeded", "1 of 2 pods run the newest spec",
+		"-ProgressDeadlineExceeded +Serving -ProgressDeadlineExceeded +ProgressDeadlineExceeded -AsExpected", "1 of 2 pods run the newest spec",
 	},
 	"a pod is unschedulable": {
 		Observation{Deployment: deployment(2, 2, 1, 1), Service: &corev1.Service{}, Pods: []corev1.Pod{unschedulable}}, "1/2",
-		"-Unschedulable +Serving -RolledOut +Unschedulable -AsExpected +Unschedulable", "Pod p: 0/1 nodes",
+		"-Unschedulable +Serving -RolledOut +Unschedulable -AsExpected", "Pod p: 0/1 nodes",
 	},
 	"several pods fail, the first by name is reported": {
 		Observation{Deployment: deployment(2, 2, 0, 0), Service: &corev1.Service{}, Pods: []corev1.Pod{
 			waiting("b", "CreateContainerConfigError", "no user"), terminating, waiting("a2", "ErrImagePull", "not found"),
 		}}, "0/2",
-		"-ImagePullFailed -NotServing -RolledOut +ImagePullFailed -AsExpected +ImagePullFailed", "Pod a2, container echo: not found",
+		"-ImagePullFailed -NotServing -RolledOut +ImagePullFailed -AsExpected", "Pod a2, container echo: not found",
 	},
 	"a pod fails while all pods serve": {
 		Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}, Pods: []corev1.Pod{waiting("a", "ImagePullBackOff", "late")}}, "2/2",
 		"+Ready +Serving -RolledOut -AsExpected -AsExpected", "",
 	},
+}
+
+func TestStalledIsWhatDoesNotEndByItself(t *testing.T) {
+	late := deployment(2, 2, 1, 1, completed, unavailableFor(120))
+	for name, test := range map[string]struct {
+		observed Observation
+		// waits is true if the failure is Stalled only after some time.
+		waits bool
+	}{
+		"a pod waits for a node":      {Observation{Deployment: deployment(2, 2, 1, 1), Pods: []corev1.Pod{unschedulable}}, true},
+		"an image cannot be pulled":   {Observation{Deployment: deployment(2, 2, 1, 1), Pods: []corev1.Pod{waiting("a", "ErrImagePull", "m")}}, true},
+		"a pod is not ready":          {Observation{Deployment: late}, true},
+		"no progress":                 {Observation{Deployment: deployment(2, 1, 1, 1, deadlineCondition)}, true},
+		"the response is another one": {Observation{Deployment: deployment(2, 2, 2, 2), Verification: &Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", 900, "service"))}}, true},
+		"an image has no valid name":  {Observation{Deployment: deployment(2, 2, 1, 1), Pods: []corev1.Pod{waiting("a", "InvalidImageName", "m")}}, false},
+		"a container is not created":  {Observation{Deployment: deployment(2, 2, 1, 1), Pods: []corev1.Pod{waiting("a", "CreateContainerConfigError", "m")}}, false},
+		"pods are rejected":           {Observation{Deployment: deployment(1, 1, 1, 1, replicaFailure)}, false},
+		"a Gateway rejects the route": {Observation{Deployment: deployment(2, 2, 2, 2), Route: &Route{Object: routeOf(parentStatus(0, no(accepted, "NoMatchingParent", "m")), parentStatus(1))}}, false},
+	} {
+		for _, degraded := range []int64{0, stallSeconds - 1, stallSeconds} { // seconds
+			t.Run(fmt.Sprintf("%s for %d s", name, degraded), func(t *testing.T) {
+				echo := withProgressing(newEcho(), metav1.ConditionFalse, echov1.ReasonRolledOut, 3600)
+				if test.observed.Verification != nil {
+					echo = withVerify(echo)
+				}
+				if test.observed.Route != nil {
+					echo = withRoute(echo)
+				}
+				if degraded > 0 {
+					echo.Status.Conditions = append(echo.Status.Conditions, metav1.Condition{
+						Type: echov1.ConditionDegraded, Status: metav1.ConditionTrue, ObservedGeneration: echo.Generation, LastTransitionTime: metav1.Unix(now.Unix()-degraded, 0),
+					})
+				}
+				test.observed.NewestReplicaSet, test.observed.Now, test.observed.Service = newest, now, &corev1.Service{}
+				status := statusOf(echo, test.observed)
+				if !meta.IsStatusConditionTrue(status.Conditions, echov1.ConditionDegraded) {
+					t.Fatalf("conditions = %s, want a failure", reasons(status))
+				}
+				want := !test.waits || degraded >= stallSeconds
+				if is := meta.IsStatusConditionTrue(status.Conditions, echov1.ConditionStalled); is != want {
+					t.Errorf("Stalled = %t, want %t: %s", is, want, reasons(status))
+				}
+				if left := requeueSeconds(echo, test.observed); !want && left != stallSeconds-degraded {
+					t.Errorf("requeueAfter = %d, want %d", left, stallSeconds-degraded)
+				}
+			})
+		}
+	}
 }
 
 func TestOfReportsTheConditions(t *testing.T) {

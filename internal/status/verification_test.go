@@ -179,6 +179,9 @@ func TestVerifiedFollowsTheVerifier(t *testing.T) {
 				if isPending := test.want == "Unknown Verifying" || test.want == "Unknown RollingOut"; isPending && requeueAfter == 0 {
 					requeueAfter = deadlineSeconds
 				}
+				if test.want == "False VerificationFailed" && requeueAfter == 0 {
+					requeueAfter = stallSeconds
+				}
 				if got := requeueSeconds(echo, observed); test.verification.Failure == nil && got != requeueAfter {
 					t.Errorf("requeueAfter = %d, want %d", got, requeueAfter)
 				}
@@ -230,8 +233,8 @@ func TestVerifierThatSawARolloutHasTimeToForgetIt(t *testing.T) {
 		requeueAfter       int64
 	}{
 		{started: 900, rolledOut: afterRollout - 1, want: "Unknown Verifying", requeueAfter: 1},
-		{started: 900, rolledOut: afterRollout, want: "False VerificationFailed"},
-		{started: decision, rolledOut: decision, want: "False VerificationFailed"},
+		{started: 900, rolledOut: afterRollout, want: "False VerificationFailed", requeueAfter: stallSeconds},
+		{started: decision, rolledOut: decision, want: "False VerificationFailed", requeueAfter: stallSeconds},
 		{started: 10, rolledOut: 900, want: "Unknown Verifying", requeueAfter: decision - 10},
 	} {
 		server := deployment(2, 2, 2, 2)
@@ -257,11 +260,11 @@ func TestFailureOfTheServersComesBeforeThatOfTheVerification(t *testing.T) {
 		Verification: &Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", 900, "service"))},
 	}
 	echo := withProgressing(withVerify(newEcho()), metav1.ConditionFalse, echov1.ReasonRolledOut, 1)
-	if got, want := reasons(statusOf(echo, observed)), "-ImagePullFailed +Serving -RolledOut +ImagePullFailed -AsExpected -VerificationFailed +ImagePullFailed"; got != want {
+	if got, want := reasons(statusOf(echo, observed)), "-ImagePullFailed +Serving -RolledOut +ImagePullFailed -AsExpected -VerificationFailed"; got != want {
 		t.Errorf("conditions = %s, want %s", got, want)
 	}
 	observed.Pods = nil
-	if got, want := reasons(statusOf(echo, observed)), "-VerificationFailed +Serving -RolledOut +VerificationFailed -AsExpected -VerificationFailed +VerificationFailed"; got != want {
+	if got, want := reasons(statusOf(echo, observed)), "-VerificationFailed +Serving -RolledOut +VerificationFailed -AsExpected -VerificationFailed"; got != want {
 		t.Errorf("conditions = %s, want %s", got, want)
 	}
 }

@@ -166,7 +166,7 @@ var Rules = []Rule{
 		Message:    "kubernetes.io/os must be linux or unset",
 		Violations: []map[string]any{{"spec.pod.nodeSelector": map[string]any{"kubernetes.io/os": "windows"}}},
 		repair: func(spec map[string]any, _ string) {
-			if selector := podMap(spec, "nodeSelector"); selector["kubernetes.io/os"] != nil {
+			if selector := mapIn(spec, "pod", "nodeSelector"); selector["kubernetes.io/os"] != nil {
 				selector["kubernetes.io/os"] = "linux"
 			}
 		},
@@ -179,17 +179,40 @@ var Rules = []Rule{
 	toleration("a toleration with the operator Exists has no value", map[string]any{"key": "k", "operator": "Exists", "value": "v"}),
 	toleration("a toleration with tolerationSeconds has the effect NoExecute", map[string]any{"key": "k", "tolerationSeconds": int64(5)}),
 	invalidKey("labels"),
-	reservedKey("labels", "kkloud.io/echo", "app.kubernetes.io/name", "pod-template-hash"),
+	reservedKey("labels", []string{"kkloud.io/echo", "app.kubernetes.io/name", "app.kubernetes.io/managed-by", "pod-template-hash", "controller-revision-hash"},
+		"app.kubernetes.io/part-of", "x.kkloud.io/k", "topology.kubernetes.io/zone"),
 	invalidKey("annotations"),
-	reservedKey("annotations", "k8s.io/k", "a.b.kkloud.io/k"),
+	reservedKey("annotations", []string{
+		"kkloud.io/k", "deployment.kubernetes.io/revision", "deprecated.daemonset.template.generation", "kubectl.kubernetes.io/last-applied-configuration",
+		"container.apparmor.security.beta.kubernetes.io/echo",
+	}, "k8s.io/k", "cluster-autoscaler.kubernetes.io/safe-to-evict", "service.beta.kubernetes.io/aws-load-balancer-type"),
 	{
-		Message:    "annotations must have values of at most 4,096 characters in total",
-		Violations: []map[string]any{{"spec.pod.annotations": map[string]any{"a": strings.Repeat("v", 2048), "b": strings.Repeat("v", 2049)}}},
-		Valid:      []map[string]any{{"spec.pod.annotations": map[string]any{"a": strings.Repeat("😀", 4096), "b": ""}}},
+		Message: "annotations must have values of at most 4,096 characters in total",
+		Violations: []map[string]any{
+			{"spec.pod.annotations": map[string]any{"a": strings.Repeat("v", 2048), "b": strings.Repeat("v", 2049)}},
+			{"spec.inheritedMetadata.annotations": map[string]any{"a": strings.Repeat("v", 2048), "b": strings.Repeat("v", 2049)}},
+		},
+		Valid: []map[string]any{{"spec.pod.annotations": map[string]any{"a": strings.Repeat("😀", 4096), "b": ""}}},
 		repair: func(spec map[string]any, _ string) {
-			annotations := podMap(spec, "annotations")
-			for key, value := range annotations {
-				annotations[key] = shortened(value, 4096/len(annotations))
+			for _, parent := range metadataParents {
+				annotations := mapIn(spec, parent, "annotations")
+				for key, value := range annotations {
+					annotations[key] = shortened(value, 4096/len(annotations))
+				}
+			}
+		},
+	},
+	{
+		Message:    "layers must have DNS or Service, too, without a route whose first hostname is known",
+		Violations: []map[string]any{{"spec.verify.layers": []any{"Route"}}, {"spec.verify.layers": []any{"Route"}, "spec.route.hostnames": []any{"*.example.com"}}},
+		Valid: []map[string]any{
+			{"spec.verify.layers": []any{"Route", "DNS"}},
+			{"spec.verify.layers": []any{"Route"}, "spec.route.parentRefs": []any{gateway("a", "")}, "spec.route.hostnames": []any{"a"}},
+		},
+		repair: func(spec map[string]any, _ string) {
+			verify, _ := spec["verify"].(map[string]any)
+			if layers, _ := verify["layers"].([]any); len(layers) == 1 && layers[0] == "Route" {
+				verify["layers"] = append(layers, "DNS")
 			}
 		},
 	},
@@ -350,9 +373,12 @@ func repairTimeout(spec map[string]any, keep string) {
 	}
 }
 
-// podMap returns a map in the pod settings.
-func podMap(spec map[string]any, name string) map[string]any {
-	value, _, _ := unstructured.NestedFieldNoCopy(spec, "pod", name)
+// metadataParents are the fields with labels and annotations.
+var metadataParents = []string{"pod", "inheritedMetadata"}
+
+// mapIn returns a map in a field.
+func mapIn(spec map[string]any, parent, name string) map[string]any {
+	value, _, _ := unstructured.NestedFieldNoCopy(spec, parent, name)
 	entries, _ := value.(map[string]any)
 	return entries
 }
@@ -365,12 +391,16 @@ func invalidKey(field string) Rule {
 	return rule
 }
 
-func reservedKey(field string, reserved ...string) Rule {
+func reservedKey(field string, reserved []string, allowed ...string) Rule {
 	rule := Rule{Message: field + " has a key that is reserved"}
-	for _, key := range reserved {
-		rule.Violations = append(rule.Violations, map[string]any{"spec.pod." + field: map[string]any{key: "v"}})
+	for _, parent := range metadataParents {
+		for _, key := range reserved {
+			rule.Violations = append(rule.Violations, map[string]any{"spec." + parent + "." + field: map[string]any{key: "v"}})
+		}
+		for _, key := range allowed {
+			rule.Valid = append(rule.Valid, map[string]any{"spec." + parent + "." + field: map[string]any{key: "v"}})
+		}
 	}
-	rule.repair = func(spec map[string]any, _ string) { delete(podMap(spec, field), "kubernetes.io/os") }
 	return rule
 }
 
