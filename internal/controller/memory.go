@@ -1,6 +1,8 @@
 package controller
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -50,6 +52,8 @@ type childMemory struct {
 	failure *status.Failure
 	// corrections are the writes that revert the same drift, by its description.
 	corrections map[string]*backoff.Pause
+	// writer is the field manager of the last repeated drift.
+	writer string
 	// reads are those of an object of another owner.
 	reads backoff.Pause
 }
@@ -133,7 +137,7 @@ func (c *child) reportRepeatedDrift() {
 	for _, fields := range slices.Sorted(maps.Keys(remembered.corrections)) {
 		drift := remembered.corrections[fields]
 		if pause := drift.Remaining(); pause > 0 && drift.Length() >= repeatedDriftPause {
-			c.failure = repeatedDrift(c.kind, fields)
+			c.failure = repeatedDrift(c.kind, fields, remembered.writer)
 			c.requeue(pause)
 			return
 		}
@@ -181,10 +185,13 @@ func (m *memory) readOwnerAfter(kind children.Kind) time.Duration {
 }
 
 // repeatedDrift reports that an external writer changes a child again after each correction.
-func repeatedDrift(kind children.Kind, correction string) *status.Failure {
-	message := kind.Name + ": an external writer repeatedly changes " + correction
-	if correction == recreation {
+func repeatedDrift(kind children.Kind, correction, writer string) *status.Failure {
+	message := fmt.Sprintf("%s: an external writer (field manager %s) repeatedly changes %s", kind.Name, cmp.Or(writer, "unknown"), correction)
+	switch {
+	case correction == recreation:
 		message = kind.Name + ": an external client repeatedly deletes it"
+	case writer == children.ManagedBy:
+		message += ": another operator may manage this namespace, too"
 	}
 	return &status.Failure{Reason: echov1.ReasonRepeatedDrift, Message: message}
 }

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -110,6 +111,9 @@ func (c *child) patch(ctx context.Context, live, desired client.Object, isDrift 
 	if err != nil {
 		return err
 	}
+	if isRepeated := isDrift && c.memory.entry(c.kind).corrections[correction] != nil; isRepeated {
+		c.memory.entry(c.kind).writer = c.lastWriter(ctx)
+	}
 	object := live.DeepCopyObject().(client.Object)
 	start := time.Now()
 	if err := c.Client.Patch(ctx, object, client.RawPatch(types.JSONPatchType, patch)); err != nil {
@@ -125,6 +129,24 @@ func (c *child) patch(ctx context.Context, live, desired client.Object, isDrift 
 		c.memory.serviceChanged = time.Now()
 	}
 	return c.afterWrite(object, correction)
+}
+
+// lastWriter returns the field manager that changed the child last, or an empty text. The cache lacks field managers.
+func (c *child) lastWriter(ctx context.Context) (manager string) {
+	live := &metav1.PartialObjectMetadata{}
+	live.SetGroupVersionKind(c.kind.Resource.GroupVersion().WithKind(c.kind.ObjectKind))
+	if err := c.APIReader.Get(ctx, types.NamespacedName{Namespace: c.echo.Namespace, Name: c.kind.ChildName(c.echo)}, live); err != nil {
+		return ""
+	}
+	var last metav1.Time
+	for _, entry := range live.ManagedFields {
+		// Times are in seconds. The other writer may revert a correction within one.
+		isOurs := entry.Manager == children.ManagedBy && entry.Time.Equal(&last)
+		if entry.Subresource == "" && entry.Time != nil && !entry.Time.Before(&last) && !isOurs {
+			manager, last = entry.Manager, *entry.Time
+		}
+	}
+	return manager
 }
 
 // afterWrite compares the object that a write returned with its desired state. Admission would change

@@ -155,6 +155,11 @@ func (s source) list(path string, schema *props, length int) []any {
 		}
 		makeDistinct(items, key)
 	}
+	if choices := schema.Items.Schema.Enum; len(choices) > 0 { // Such lists are sets.
+		for i, start := 0, s.index(len(choices)); i < length; i++ {
+			items[i] = decoded(choices[(start+i)%len(choices)].Raw)
+		}
+	}
 	return items
 }
 
