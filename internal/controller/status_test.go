@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest/komega"
 
@@ -99,6 +100,21 @@ var _ = Describe("The status in the course of time", func() {
 		Eventually(komega.Object(deploymentOf(echo))).Should(HaveField("Status.AvailableReplicas", BeEquivalentTo(5)))
 		Eventually(readyReason(echo)).WithTimeout(5*time.Second).Should(Equal("True Ready"), "the pause of the progress delays the success")
 	})
+
+	DescribeTable("of repeated drift names the writer", func(manager, hint string) {
+		echo := createEcho(namespace, "hello")
+		expectCondition(echo, echov1.ConditionDegraded, metav1.ConditionFalse, echov1.ReasonAsExpected)
+		Eventually(func(g Gomega) {
+			g.Expect(komega.Get(echo)()).To(Succeed())
+			drift := []byte(`{"spec":{"template":{"spec":{"containers":[{"name":"echo","image":"docker.io/library/other:1"}]}}}}`)
+			g.Expect(admin.Patch(ctx, deploymentOf(echo), client.RawPatch(types.StrategicMergePatchType, drift), client.FieldOwner(manager))).To(Succeed())
+			g.Expect(message(echo, echov1.ConditionDegraded)).To(ContainSubstring(
+				"(field manager " + manager + ") repeatedly changes spec.template.spec.containers[echo].image" + hint))
+		}).WithTimeout(time.Minute).WithPolling(100 * time.Millisecond).Should(Succeed())
+	},
+		Entry("of another kind", "other-tool", ""),
+		Entry("of the same name", "echo-operator", ": another operator"),
+	)
 
 	It("of a scale-up that does not complete is ProgressDeadlineExceeded after two minutes", func() {
 		echo := createEcho(namespace, "hello", func(s *echov1.EchoSpec) { s.Image = controlplane.NeverReady })
