@@ -126,8 +126,8 @@ var _ = Describe("The verification of an Echo", func() {
 		expectVerified(echo, isVerified, isReady, notDegraded)
 		setResult(echo, "node-a", "service", false)
 		expectVerified(echo, notVerified, notVerified, "True VerificationFailed")
-		Expect(message(echo, echov1.ConditionVerified)).To(Equal("service fails on node node-a"))
-		Expect(message(echo, echov1.ConditionReady)).To(Equal("service fails on node node-a"))
+		Expect(message(echo, echov1.ConditionVerified)).To(HavePrefix("service fails on node node-a (the cause: kubectl logs -n "))
+		Expect(message(echo, echov1.ConditionReady)).To(HavePrefix("service fails on node node-a (the cause: kubectl logs -n "))
 		expectCondition(echo, echov1.ConditionAvailable, metav1.ConditionTrue, echov1.ReasonServing)
 		Eventually(func() []string { return eventsOf(echo) }).Should(ContainElement("Warning VerificationFailed"))
 
@@ -225,7 +225,7 @@ var _ = Describe("The verification of an Echo", func() {
 
 		setResult(echo, "node-a", "service", false)
 		expectVerified(echo, notVerified, notVerified, "True VerificationFailed")
-		Expect(message(echo, echov1.ConditionVerified)).To(Equal("service fails on node node-a"))
+		Expect(message(echo, echov1.ConditionVerified)).To(HavePrefix("service fails on node node-a (the cause: kubectl logs -n "))
 
 		setResult(echo, "node-a", "service", true)
 		setResult(echo, "node-a", "mesh", true)
@@ -273,7 +273,7 @@ var _ = Describe("The verification of an Echo", func() {
 		time.Sleep(time.Duration(children.DecisionSeconds(echo.Spec.Verify, false)) * time.Second)
 		setResult(echo, "node-b", "dns", false)
 		expectVerified(echo, notVerified, notVerified, "True VerificationFailed")
-		Expect(message(echo, echov1.ConditionVerified)).To(Equal("dns fails on 1 of 2 nodes: node-b"))
+		Expect(message(echo, echov1.ConditionVerified)).To(HavePrefix("dns fails on 1 of 2 nodes: node-b (the cause: "))
 		setResult(echo, "node-b", "dns", true)
 		expectVerified(echo, isVerified, isReady, notDegraded)
 		stop()

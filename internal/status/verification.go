@@ -133,7 +133,10 @@ func (a *Assessment) verification(progressing metav1.Condition) verdict {
 	}
 	results := a.results(w)
 	if len(results.layers) > 0 {
-		verified := condition(echov1.ConditionVerified, metav1.ConditionFalse, echov1.ReasonVerificationFailed, "%s", describe(results.layers, w.desired))
+		layer := slices.Min(slices.Collect(maps.Keys(results.layers)))
+		verified := condition(echov1.ConditionVerified, metav1.ConditionFalse, echov1.ReasonVerificationFailed,
+			"%s (the cause: kubectl logs -n %s -l %s=%s -c %s --tail=1)",
+			describe(results.layers, w.desired), a.echo.Namespace, children.VerifiesLabel, a.echo.Name, layer)
 		return verdict{verified, &Failure{Reason: verified.Reason, Message: verified.Message}, results.next}
 	}
 	missingEnd := since.Add(missingTime(w.desired))
