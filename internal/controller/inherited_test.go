@@ -50,7 +50,8 @@ var _ = Describe("The objects of an Echo", func() {
 						expectInherited(g, template.Labels, template.Annotations, want)
 					}
 				}).Should(Succeed(), "%T with %v", child, metadata)
-				Expect(child.GetAnnotations()[children.InheritedAnnotation] != "").To(Equal(metadata != nil), "%T", child)
+				_, isRecorded := child.GetAnnotations()[children.InheritedAnnotation]
+				Expect(isRecorded).To(Equal(metadata != nil), "%T", child)
 			}
 		}
 	})
@@ -68,7 +69,8 @@ var _ = Describe("The objects of an Echo", func() {
 				want = corev1.ServiceTypeClusterIP
 			}
 			Eventually(komega.Object(service)).Should(HaveField("Spec.Type", want))
-			Expect(service.Spec.Ports[0].NodePort != 0).To(Equal(want != corev1.ServiceTypeClusterIP))
+			hasNodePort := service.Spec.Ports[0].NodePort != 0
+			Expect(hasNodePort).To(Equal(want != corev1.ServiceTypeClusterIP))
 			if want == corev1.ServiceTypeLoadBalancer {
 				// Of the user, and kept.
 				Eventually(komega.Update(service, func() {
