@@ -24,7 +24,7 @@ const (
 
 	// routePortName and routePort are those of the Service's port for Gateways. Its number does not depend on spec.port, so an
 	// edit of spec.port changes nothing for the clients of a Gateway, although Service and HTTPRoute are written one after the other.
-	routePortName       = "route"
+	routePortName       = "http-route" // Service meshes take the protocol from the prefix.
 	routePort     int32 = 5677
 )
 

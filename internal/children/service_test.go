@@ -67,15 +67,15 @@ func TestPortOfTheRouteKeepsItsAppProtocolAndNodePort(t *testing.T) {
 		Port: 80, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromString(containerPortName),
 	}
 	route := web
-	route.Name, route.AppProtocol, route.NodePort, route.Port = "route", new("kubernetes.io/ws"), 30081, routePort
+	route.Name, route.AppProtocol, route.NodePort, route.Port = routePortName, new("kubernetes.io/ws"), 30081, routePort
 	renamed := func(port corev1.ServicePort) corev1.ServicePort { port.Name = "x"; return port }
 	for name, live := range map[string][]corev1.ServicePort{
 		"unchanged":            {web, route},
 		"another order":        {route, web},
 		"renamed port":         {route, renamed(web)},
 		"additional port":      {{Name: "metrics", Port: 9090}, web, route},
-		"another port number":  {web, {Name: "route", AppProtocol: new("kubernetes.io/ws"), NodePort: 30081, Port: 81}},
-		"another kind of port": {web, {Name: "route", AppProtocol: new("kubernetes.io/ws"), NodePort: 30081, Protocol: corev1.ProtocolUDP}},
+		"another port number":  {web, {Name: routePortName, AppProtocol: new("kubernetes.io/ws"), NodePort: 30081, Port: 81}},
+		"another kind of port": {web, {Name: routePortName, AppProtocol: new("kubernetes.io/ws"), NodePort: 30081, Protocol: corev1.ProtocolUDP}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			service := &corev1.Service{Spec: corev1.ServiceSpec{Ports: live}}

@@ -84,7 +84,7 @@ var _ = Describe("The route of an Echo", func() {
 			HaveField("Name", BeEquivalentTo("echo-hello")), HaveField("Port", HaveValue(BeEquivalentTo(5677))))))
 		Expect(komega.Object(serviceOf(echo))()).To(HaveField("Spec.Ports", HaveExactElements(
 			And(HaveField("Name", "http"), HaveField("Port", BeEquivalentTo(8080))),
-			And(HaveField("Name", "route"), HaveField("Port", BeEquivalentTo(5677))))))
+			And(HaveField("Name", "http-route"), HaveField("Port", BeEquivalentTo(5677))))))
 		Expect(route.OwnerReferences).To(HaveExactElements(HaveField("UID", echo.UID)))
 
 		requests := requestsSince(since)
