@@ -121,13 +121,22 @@ var _ = Describe("The route of an Echo", func() {
 		Entry("all accept", []string{"public", "internal"}, isAccepted, isReady, notDegraded, "Every Gateway accepted the route"),
 		Entry("parent missing", []string{controlplane.MissingGateway}, pending, "False RouteNotReconciled", notDegraded,
 			"The newest HTTPRoute echo-hello has no status from Gateway infra/missing"),
-		Entry("stale observedGeneration", []string{controlplane.StaleGateway}, pending, "False RouteNotReconciled", notDegraded,
-			"The newest HTTPRoute echo-hello has no status from Gateway infra/stale"),
 		Entry("hostname does not match", []string{controlplane.OtherHostGateway}, rejects+"NoMatchingListenerHostname", rejects+rejectedAs, degradedAs+rejectedAs,
 			"Gateway infra/other-host: NoMatchingListenerHostname: No listener has a hostname of the route"),
 		Entry("two parents of which one is missing", []string{"public", controlplane.MissingGateway}, pending, "False RouteNotReconciled", notDegraded,
 			"The newest HTTPRoute echo-hello has no status from Gateway infra/missing"),
 	)
+
+	It("is accepted by a Gateway that reports generation 0, and waits for one that reports an earlier generation", func() {
+		startOperator()
+		echo := createEcho(namespace, "hello", routed(controlplane.StaleGateway))
+		expectRouted(echo, isAccepted, isReady, notDegraded)
+		edit(echo, func(s *echov1.EchoSpec) { s.Route.Hostnames = []string{"b.example"} })
+		text := "The newest HTTPRoute echo-hello has no status from Gateway infra/stale (the condition Accepted of example.com/gateways is of generation 1 instead of 2)"
+		expectRouted(echo, pending, "False RouteNotReconciled", notDegraded)
+		Expect(message(echo, echov1.ConditionRouted)).To(Equal(text))
+		Consistently(komega.Object(echo)).Should(HaveField("Status.Conditions", ContainElement(HaveField("Message", text))))
+	})
 
 	It("is rejected by a Gateway whose listener does not allow the namespace, also if another accepts it", func() {
 		startOperator()

@@ -25,7 +25,7 @@ import (
 const (
 	// MissingGateway does not exist: no controller responds.
 	MissingGateway = "missing"
-	// StaleGateway has a controller that responds for earlier generations of a route only.
+	// StaleGateway has a controller that responds for earlier generations of a route only: 0 for a new one.
 	StaleGateway = "stale"
 	// ClosedGateway has no listener that allows routes from the namespace.
 	ClosedGateway = "closed"
