@@ -19,8 +19,9 @@ const (
 	// a change by the user. Its message repeats the error of the failing component.
 	ConditionDegraded = "Degraded"
 
-	// ConditionStalled exists only while it is True: Degraded is True, and Progressing is not. It repeats the reason
-	// and the message of Degraded. Flux, Helm and other tools that use kstatus report a failure then.
+	// ConditionStalled exists only while it is True: Degraded is True, Progressing is not, and the failure does not end by
+	// itself, or has lasted for ten minutes. It repeats the reason and the message of Degraded. Flux, Helm and other tools
+	// that use kstatus report a failure then.
 	ConditionStalled = "Stalled"
 
 	// ConditionOverridden is True while a child has a value that an admission policy or webhook
