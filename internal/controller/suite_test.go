@@ -116,6 +116,7 @@ var _ = BeforeSuite(func() {
 
 	operator, err = plane.AddUnprivilegedUser(operatorUser)
 	Expect(err).NotTo(HaveOccurred())
+	operator.UserAgent = "echo-operator/specs" // The API server takes the name of the field manager from it, as for main.
 	grantRoles()
 })
 
