@@ -28,8 +28,8 @@ const (
 	// that crashes immediately never becomes available.
 	unprobedReadySeconds int32 = 5
 
-	// GracePeriodSeconds is the time that a server has to stop after SIGTERM.
-	GracePeriodSeconds int64 = 30
+	// gracePeriodSeconds is the time that a server has to stop after SIGTERM.
+	gracePeriodSeconds int64 = 30
 )
 
 // Deployment mutates the Deployment of the Echo. The server image is defaultImage, unless the
@@ -74,7 +74,7 @@ func serverHash(echo *echov1.Echo, server *corev1.Container) string {
 // mutatePod returns the container of the server.
 func mutatePod(pod *corev1.PodSpec, echo *echov1.Echo, image string) *corev1.Container {
 	mutatePodIsolation(pod)
-	pod.TerminationGracePeriodSeconds = new(GracePeriodSeconds)
+	pod.TerminationGracePeriodSeconds = new(gracePeriodSeconds)
 	mutatePodSecurity(ensure(&pod.SecurityContext), echo)
 	mutateUnprivilegedPorts(pod.SecurityContext, echo)
 	mutateNodes(pod, echo)

@@ -93,9 +93,13 @@ func ownedLabels(echo *echov1.Echo, component string) labels.Set {
 }
 
 func recommendedLabels(echo *echov1.Echo, component string) labels.Set {
+	name := "echo"
+	if component == verifierComponent {
+		name = "echo-verifier"
+	}
 	return labels.Set{
 		ManagedByLabel:                ManagedBy,
-		"app.kubernetes.io/name":      map[string]string{serverComponent: "echo", verifierComponent: "echo-verifier"}[component],
+		"app.kubernetes.io/name":      name,
 		"app.kubernetes.io/instance":  echo.Name,
 		"app.kubernetes.io/component": component,
 	}

@@ -111,8 +111,8 @@ func (c *child) patch(ctx context.Context, live, desired client.Object, isDrift 
 	if err != nil {
 		return err
 	}
-	if isRepeated := isDrift && c.memory.entry(c.kind).corrections[correction] != nil; isRepeated {
-		c.memory.entry(c.kind).writer = c.lastWriter(ctx)
+	if remembered := c.memory.children[c.kind.Name]; isDrift && remembered != nil && remembered.corrections[correction] != nil {
+		remembered.writer = c.lastWriter(ctx)
 	}
 	object := live.DeepCopyObject().(client.Object)
 	start := time.Now()
@@ -133,13 +133,12 @@ func (c *child) patch(ctx context.Context, live, desired client.Object, isDrift 
 
 // lastWriter returns the field manager that changed the child last, or an empty text. The cache lacks field managers.
 func (c *child) lastWriter(ctx context.Context) (manager string) {
-	live := &metav1.PartialObjectMetadata{}
-	live.SetGroupVersionKind(c.kind.Resource.GroupVersion().WithKind(c.kind.ObjectKind))
-	if err := c.APIReader.Get(ctx, types.NamespacedName{Namespace: c.echo.Namespace, Name: c.kind.ChildName(c.echo)}, live); err != nil {
+	live, err := c.readLive(ctx)
+	if err != nil || live == nil {
 		return ""
 	}
 	var last metav1.Time
-	for _, entry := range live.ManagedFields {
+	for _, entry := range live.GetManagedFields() {
 		// Times are in seconds. The other writer may revert a correction within one.
 		isOurs := entry.Manager == children.ManagedBy && entry.Time.Equal(&last)
 		if entry.Subresource == "" && entry.Time != nil && !entry.Time.Before(&last) && !isOurs {

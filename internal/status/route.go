@@ -66,13 +66,13 @@ func (a *Assessment) route() verdict {
 	var rejected, pending []string
 	var reason string
 	for _, ref := range children.ParentRefs(a.echo.Spec.Route) {
-		accepted, rejection := parentStatusOf(ref, route.Object)
+		accepted, lacks, rejection := parentStatusOf(ref, route.Object)
 		switch name := parentName(ref, a.echo.Namespace); {
 		case rejection != nil:
 			reason = cmp.Or(reason, parentReason(rejection.Reason))
 			rejected = append(rejected, fmt.Sprintf("%s: %s: %s", name, parentReason(rejection.Reason), Truncate(rejection.Message, maxParentMessage)))
 		case !accepted:
-			pending = append(pending, name+lacks(ref, route.Object))
+			pending = append(pending, name+lacks)
 		}
 	}
 	switch {
@@ -86,52 +86,33 @@ func (a *Assessment) route() verdict {
 	}
 }
 
-// parentStatusOf returns what a parent reports for the current generation of the route. Several controllers
-// may report for one parent. A rejection by any of them counts, and a status of an earlier generation does not. Some
-// controllers write no generation, which says nothing about the age.
-func parentStatusOf(ref gatewayv1.ParentReference, route *gatewayv1.HTTPRoute) (accepted bool, rejection *metav1.Condition) {
+// parentStatusOf returns what a parent reports for the current generation of the route: a rejection, or what its status
+// lacks for an acceptance. Several controllers may report for one parent. A rejection by any of them counts, and a status
+// of an earlier generation does not. Some controllers write no generation, which says nothing about the age.
+func parentStatusOf(ref gatewayv1.ParentReference, route *gatewayv1.HTTPRoute) (accepted bool, lacks string, rejection *metav1.Condition) {
 	for _, parent := range route.Status.Parents {
 		if !sameParent(parent.ParentRef, ref, route.Namespace) {
 			continue
 		}
-		trueConditions := 0
+		missing := ""
 		for _, conditionType := range []gatewayv1.RouteConditionType{gatewayv1.RouteConditionAccepted, gatewayv1.RouteConditionResolvedRefs} {
 			c := meta.FindStatusCondition(parent.Conditions, string(conditionType))
 			switch {
-			case c == nil && conditionType == gatewayv1.RouteConditionResolvedRefs:
-				trueConditions++ // Some controllers write only Accepted.
-			case c == nil, c.ObservedGeneration != 0 && c.ObservedGeneration != route.Generation:
-			case c.Status == metav1.ConditionFalse:
-				return false, c
-			case c.Status == metav1.ConditionTrue:
-				trueConditions++
-			}
-		}
-		accepted = accepted || trueConditions == 2
-	}
-	return accepted, nil
-}
-
-// lacks returns what the first status of a parent lacks for the current generation of the route.
-func lacks(ref gatewayv1.ParentReference, route *gatewayv1.HTTPRoute) string {
-	for _, parent := range route.Status.Parents {
-		if !sameParent(parent.ParentRef, ref, route.Namespace) {
-			continue
-		}
-		for _, conditionType := range []gatewayv1.RouteConditionType{gatewayv1.RouteConditionAccepted, gatewayv1.RouteConditionResolvedRefs} {
-			c := meta.FindStatusCondition(parent.Conditions, string(conditionType))
-			switch {
+			case c == nil && conditionType == gatewayv1.RouteConditionResolvedRefs: // Some controllers write only Accepted.
 			case c == nil:
-				return fmt.Sprintf(" (%s has not set the condition %s)", parent.ControllerName, conditionType)
+				missing = fmt.Sprintf(" (%s has not set the condition %s)", parent.ControllerName, conditionType)
 			case c.ObservedGeneration != 0 && c.ObservedGeneration != route.Generation:
-				return fmt.Sprintf(" (the condition %s of %s is of generation %d instead of %d)",
-					conditionType, parent.ControllerName, c.ObservedGeneration, route.Generation)
+				missing = cmp.Or(missing, fmt.Sprintf(" (the condition %s of %s is of generation %d instead of %d)",
+					conditionType, parent.ControllerName, c.ObservedGeneration, route.Generation))
+			case c.Status == metav1.ConditionFalse:
+				return false, "", c
 			case c.Status != metav1.ConditionTrue:
-				return fmt.Sprintf(" (the condition %s of %s is %s)", conditionType, parent.ControllerName, c.Status)
+				missing = cmp.Or(missing, fmt.Sprintf(" (the condition %s of %s is %s)", conditionType, parent.ControllerName, c.Status))
 			}
 		}
+		accepted, lacks = accepted || missing == "", cmp.Or(lacks, missing)
 	}
-	return ""
+	return accepted, lacks, nil
 }
 
 // sameParent reports whether two references of a route in the namespace are equal. Fields that are
