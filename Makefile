@@ -54,8 +54,8 @@ ifeq ($(CLUSTER),kind)
 demo: ## Start a cluster, install the operator, create an Echo, and show its response: on kind, or without docker and kind on a local cluster with OLM.
 	hack/kind.sh
 else
-demo: export PLAN := $(call plan,$(CLUSTER_TOOLS))
-demo: cluster $(INSTALLED:%=%-build) $(INSTALLED:%=%-push)
+demo: export PLAN := $(call plan,$(CLUSTER_TOOLS) $(if $(LOCAL_CLUSTER),traefik))
+demo: cluster $(if $(LOCAL_CLUSTER),cluster-gateway) $(INSTALLED:%=%-build) $(INSTALLED:%=%-push)
 	hack/demo.sh
 	$(own_bin)
 endif

@@ -60,7 +60,7 @@ installed() {
 }
 
 proxy=/api/v1/namespaces/$namespace/services/echo-hello:80/proxy/
-responds() { [ "$(kubectl get --raw $proxy)" = "$1" ]; }
+responds() { [ "$(kubectl get --raw "${2:-$proxy}")" = "$1" ]; }
 
 children_deleted() { [ -z "$(kubectl -n $namespace get deployments,services,pods -o name)" ]; }
 
@@ -116,7 +116,30 @@ run kubectl -n $namespace scale deployment/echo-hello --replicas=1
 run kubectl -n $namespace wait --for='jsonpath={.spec.replicas}=4' deploy/echo-hello --timeout=${limit}s
 run kubectl -n $namespace wait --for=condition=Ready echo/hello --timeout=${limit}s
 
-title '7. Delete the Echo: its children are deleted with it'
+if kubectl -n gateways get gateway public >/dev/null 2>&1; then
+	title '7. Put a page in front of an application, and take it away'
+	gateway=/api/v1/namespaces/traefik/services/traefik:http/proxy/
+	kubectl -n $namespace apply -f - >/dev/null <<-END
+		{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: shop}, spec: {
+		  parentRefs: [{name: public, namespace: gateways, sectionName: http}],
+		  rules: [{backendRefs: [{name: echo-hello, port: 80}]}]}}
+	END
+	run kubectl -n $namespace get httproute shop
+	wait_until 'the application responds through the Gateway' responds 'hello again' $gateway
+	run kubectl get --raw $gateway
+	page='{apiVersion: kkloud.io/v1, kind: Echo, metadata: {name: page}, spec: {message: Back at 14:00 UTC., route: {overrides: [{name: shop}]}}}'
+	printf "\033[36m$ kubectl -n %s apply -f - <<<'%s'\033[0m\n" $namespace "$page"
+	kubectl -n $namespace apply -f - <<<"$page"
+	run kubectl -n $namespace wait --for=condition=Ready echo/page --timeout=${limit}s
+	wait_until 'the page is there' responds 'Back at 14:00 UTC.' $gateway
+	run kubectl get --raw $gateway
+	run kubectl -n $namespace delete echo page
+	wait_until 'the application is back' responds 'hello again' $gateway
+	run kubectl get --raw $gateway
+	kubectl -n $namespace delete httproute shop >/dev/null
+fi
+
+title '8. Delete the Echo: its children are deleted with it'
 run kubectl -n $namespace delete echo hello
 wait_until 'the children are deleted' children_deleted
 run kubectl -n $namespace get deploy echo-hello || true

@@ -131,6 +131,14 @@ const (
 	// ReasonUnschedulable means that no node can run the pods.
 	ReasonUnschedulable = "Unschedulable"
 
+	// ReasonRouteNotFound means that an HTTPRoute in `route.overrides` does not exist. The operator waits
+	// for it.
+	ReasonRouteNotFound = "RouteNotFound"
+
+	// ReasonRouteNotOverridable means that the operator cannot build an HTTPRoute with a higher
+	// precedence than those in `route.overrides`.
+	ReasonRouteNotOverridable = "RouteNotOverridable"
+
 	// ReasonProgressDeadlineExceeded means that the rollout made no progress before its deadline.
 	ReasonProgressDeadlineExceeded = "ProgressDeadlineExceeded"
 

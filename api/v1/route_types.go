@@ -1,17 +1,33 @@
 package v1
 
 // Route exposes the Service outside the cluster through Gateways of the Gateway API.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.parentRefs) || has(self.overrides)",message="parentRefs must be set without overrides",fieldPath=".parentRefs",reason=FieldValueRequired
+// +kubebuilder:validation:XValidation:rule="!has(self.overrides) || !has(self.parentRefs) && !has(self.hostnames) && (!has(self.paths) || self.paths.all(p, p.value == '/' && (!has(p.type) || p.type == 'PathPrefix')))",message="parentRefs, hostnames and paths must not be set with overrides: they are those of the overridden HTTPRoutes",fieldPath=".overrides"
 type Route struct {
 	// The Gateways that serve the route, 1 to 4. Two entries for the same Gateway must each have a
-	// `sectionName` of their own.
+	// `sectionName` of their own. Required without `overrides`.
 	//
-	// +required
+	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=4
 	// +kubebuilder:validation:XValidation:rule="self.all(a, self.exists_one(b, a.name == b.name && (has(a.__namespace__) ? a.__namespace__ : '') == (has(b.__namespace__) ? b.__namespace__ : '') && (!has(a.sectionName) || !has(b.sectionName) || a.sectionName == b.sectionName)))",message="parentRefs that name the same Gateway must each have a sectionName of their own"
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Gateways"
-	ParentRefs []ParentRef `json:"parentRefs"`
+	ParentRefs []ParentRef `json:"parentRefs,omitempty"`
+
+	// The HTTPRoutes in the namespace of the Echo whose requests the Echo gets, 1 to 8, for example those of an application
+	// during maintenance. The operator does not change them: its own HTTPRoute has their Gateways, hostnames and matches, with
+	// a higher precedence. They must have the same Gateways and hostnames, and at most 18 matches without a method in all.
+	// Deleting the Echo, or this field, gives the requests back.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=8
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Overridden HTTPRoutes"
+	Overrides []RouteRef `json:"overrides,omitempty"`
 
 	// The hostnames of requests, for example "status.example.com" or "*.example.com": at most 8.
 	// When unset, the hostnames of the Gateways' listeners.
@@ -44,6 +60,18 @@ type Route struct {
 	// +kubebuilder:validation:Enum=http;https
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Scheme",xDescriptors={"urn:alm:descriptor:com.tectonic.ui:select:http","urn:alm:descriptor:com.tectonic.ui:select:https"}
 	Scheme string `json:"scheme,omitempty"`
+}
+
+// RouteRef names an HTTPRoute in the namespace of the Echo.
+type RouteRef struct {
+	// The name of the HTTPRoute.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="HTTPRoute",xDescriptors="urn:alm:descriptor:com.tectonic.ui:text"
+	Name string `json:"name"`
 }
 
 // ParentRef names a Gateway, or some of its listeners.

@@ -317,14 +317,14 @@ func TestExternalURLHasSchemeHostnamePortAndPath(t *testing.T) {
 		"https://a.example:80/":       route("https", 80, "/", "a.example"),
 		"http://a.example:8443/a%20b": route("http", 8443, "/a%20b", "a.example"),
 	} {
-		if got := ExternalURL(newEcho(func(e *echov1.Echo) { e.Spec.Route = route })); got != want {
+		if got := ExternalURL(newEcho(func(e *echov1.Echo) { e.Spec.Route = route }), inputs); got != want {
 			t.Errorf("ExternalURL = %q, want %q", got, want)
 		}
 	}
 	for name, route := range map[string]*echov1.Route{
 		"no route": nil, "no hostname": route("https", 0, "/"), "wildcard": route("https", 0, "/", "*.example", "a.example"),
 	} {
-		if got := ExternalURL(newEcho(func(e *echov1.Echo) { e.Spec.Route = route })); got != "" {
+		if got := ExternalURL(newEcho(func(e *echov1.Echo) { e.Spec.Route = route }), inputs); got != "" {
 			t.Errorf("%s: ExternalURL = %q, want none", name, got)
 		}
 	}

@@ -163,7 +163,7 @@ var Kinds = []Kind{
 		New:            func() Object { return &gatewayv1.HTTPRoute{} },
 		Wanted:         WantsHTTPRoute,
 		ResponseFields: []string{"spec.hostnames", "spec.parentRefs", "spec.rules"},
-		Mutate:         func(o Object, echo *echov1.Echo, _ Inputs) { HTTPRoute(o.(*gatewayv1.HTTPRoute), echo) },
+		Mutate:         func(o Object, echo *echov1.Echo, in Inputs) { HTTPRoute(o.(*gatewayv1.HTTPRoute), echo, in) },
 		Conditional:    true,
 		OptionalAPI:    true,
 	},

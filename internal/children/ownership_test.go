@@ -56,7 +56,7 @@ var readOnly = paths(`spec\.template\.spec\.containers\[echo\]\.securityContext\
 // isUnwantedLayer reports whether a field is in the container of a layer that is not verified.
 func isUnwantedLayer(echo *echov1.Echo, field string) bool {
 	return slices.ContainsFunc(allLayers, func(l layer) bool {
-		return !slices.Contains(layers(echo), l) && strings.HasPrefix(field, "spec.template.spec.containers["+l.name+"]")
+		return !slices.Contains(layers(echo, inputs), l) && strings.HasPrefix(field, "spec.template.spec.containers["+l.name+"]")
 	})
 }
 
@@ -139,7 +139,7 @@ func filler(data []byte) *randfill.Filler {
 func removeDuplicates(object Object) {
 	switch o := object.(type) {
 	case *corev1.Service:
-		unique(&o.Spec.Ports, func(p corev1.ServicePort) string { return p.Name })
+		withoutDuplicates(&o.Spec.Ports, func(p corev1.ServicePort) string { return p.Name })
 	case *appsv1.Deployment:
 		removeDuplicatesOfPods(o.Spec.Selector, &o.Spec.Template)
 	case *appsv1.DaemonSet:
@@ -153,27 +153,27 @@ func removeDuplicatesOfPods(selector *metav1.LabelSelector, template *corev1.Pod
 	if selector != nil {
 		template.Labels = labels.Merge(template.Labels, selector.MatchLabels)
 	}
-	unique(&pod.Tolerations, tolerationKey)
-	unique(&pod.ImagePullSecrets, secretKey)
+	withoutDuplicates(&pod.Tolerations, tolerationKey)
+	withoutDuplicates(&pod.ImagePullSecrets, secretKey)
 	if pod.Affinity != nil && pod.Affinity.NodeAffinity != nil && pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
 		for i := range pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
 			term := &pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[i]
-			unique(&term.MatchExpressions, func(e corev1.NodeSelectorRequirement) string { return e.String() })
+			withoutDuplicates(&term.MatchExpressions, func(e corev1.NodeSelectorRequirement) string { return e.String() })
 		}
 	}
-	unique(&pod.Containers, func(c corev1.Container) string { return c.Name })
-	unique(&pod.Volumes, func(v corev1.Volume) string { return v.Name })
-	unique(&pod.TopologySpreadConstraints, func(c corev1.TopologySpreadConstraint) string { return c.TopologyKey + string(c.WhenUnsatisfiable) })
+	withoutDuplicates(&pod.Containers, func(c corev1.Container) string { return c.Name })
+	withoutDuplicates(&pod.Volumes, func(v corev1.Volume) string { return v.Name })
+	withoutDuplicates(&pod.TopologySpreadConstraints, func(c corev1.TopologySpreadConstraint) string { return c.TopologyKey + string(c.WhenUnsatisfiable) })
 	if pod.SecurityContext != nil {
-		unique(&pod.SecurityContext.Sysctls, func(s corev1.Sysctl) string { return s.Name })
+		withoutDuplicates(&pod.SecurityContext.Sysctls, func(s corev1.Sysctl) string { return s.Name })
 	}
 	for i := range pod.Containers {
-		unique(&pod.Containers[i].Ports, func(p corev1.ContainerPort) string { return p.Name })
-		unique(&pod.Containers[i].VolumeMounts, func(m corev1.VolumeMount) string { return m.MountPath })
+		withoutDuplicates(&pod.Containers[i].Ports, func(p corev1.ContainerPort) string { return p.Name })
+		withoutDuplicates(&pod.Containers[i].VolumeMounts, func(m corev1.VolumeMount) string { return m.MountPath })
 	}
 }
 
-func unique[T any](items *[]T, key func(T) string) {
+func withoutDuplicates[T any](items *[]T, key func(T) string) {
 	seen := map[string]bool{}
 	*items = slices.DeleteFunc(*items, func(item T) bool {
 		again := seen[key(item)]

@@ -1,6 +1,8 @@
 package children
 
 import (
+	"unique"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -22,49 +24,28 @@ var common, commonVerifier = func() (*appsv1.Deployment, *appsv1.Deployment) {
 	return server, verifier
 }()
 
-// constants has the texts in the metadata of every child.
-var constants = func() map[string]string {
-	texts := map[string]string{}
-	add := func(text string) { texts[text] = text }
-	for key, value := range common.Labels {
-		add(key)
-		if value != "" {
-			add(value)
-		}
-	}
-	add(generationAnnotation)
-	add(common.OwnerReferences[0].APIVersion)
-	add(common.OwnerReferences[0].Kind)
-	return texts
-}()
-
-// ShareMeta saves memory in a cache of many children: texts in the metadata that all children have
-// share memory.
+// ShareMeta saves memory in a cache of many children: texts in the metadata that several of them have share memory.
 func ShareMeta(object metav1.Object) {
-	shareTexts(object.GetLabels())
-	shareTexts(object.GetAnnotations())
+	object.SetLabels(shareTexts(object.GetLabels()))
+	object.SetAnnotations(shareTexts(object.GetAnnotations()))
 	owners := object.GetOwnerReferences()
 	for i := range owners {
-		owners[i].APIVersion, owners[i].Kind = constant(owners[i].APIVersion), constant(owners[i].Kind)
+		owners[i].APIVersion, owners[i].Kind = shareText(owners[i].APIVersion), shareText(owners[i].Kind)
 	}
 }
 
-// shareTexts replaces keys and values. A new map would be one more allocation for each event.
-func shareTexts(texts map[string]string) {
-	for key, shared := range constants {
-		if value, found := texts[key]; found {
-			delete(texts, key) // An assignment would keep the key.
-			texts[shared] = constant(value)
-		}
+func shareTexts(texts map[string]string) map[string]string {
+	if texts == nil {
+		return nil
 	}
+	shared := make(map[string]string, len(texts))
+	for key, value := range texts {
+		shared[shareText(key)] = shareText(value)
+	}
+	return shared
 }
 
-func constant(text string) string {
-	if shared, found := constants[text]; found {
-		return shared
-	}
-	return text
-}
+func shareText(text string) string { return unique.Make(text).Value() }
 
 // Share saves memory in a cache of many Deployments and DaemonSets. Values that are equal in most of them,
 // or that occur twice in this one, share memory. The object must not be changed afterwards.

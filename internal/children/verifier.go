@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 )
@@ -40,6 +41,8 @@ type Inputs struct {
 	VerifierImage string
 	// ClusterIPs are the addresses of the Echo's Service.
 	ClusterIPs []string
+	// OverriddenRoutes are the HTTPRoutes that the Echo overrides, in the order of its spec.
+	OverriddenRoutes []gatewayv1.HTTPRoute
 }
 
 // WantsVerifierDeployment reports whether the Echo is verified by one pod.
@@ -112,7 +115,7 @@ func mutateVerifierPod(pod *corev1.PodSpec, echo *echov1.Echo, in Inputs) {
 	mutatePodSecurity(ensure(&pod.SecurityContext), echo)
 	requireLinux(pod)
 	requireArchitecture(pod)
-	wanted, next := layers(echo), 0
+	wanted, next := layers(echo, in), 0
 	for _, l := range allLayers {
 		i := slices.IndexFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == l.name })
 		switch want := slices.Contains(wanted, l); {
@@ -145,11 +148,11 @@ func IsLayer(container string) bool {
 }
 
 // layers returns the layers on which the response of the Echo is verified.
-func layers(echo *echov1.Echo) (wanted []layer) {
+func layers(echo *echov1.Echo, in Inputs) (wanted []layer) {
 	declared := ptr.Deref(echo.Spec.Verify, echov1.Verify{}).Layers
 	for _, l := range allLayers {
 		isDeclared := len(declared) == 0 || slices.ContainsFunc(declared, func(name string) bool { return strings.EqualFold(name, l.name) })
-		if isDeclared && (l.name != "route" || ExternalURL(echo) != "") {
+		if isDeclared && (l.name != "route" || ExternalURL(echo, in) != "") {
 			wanted = append(wanted, l)
 		}
 	}
@@ -189,7 +192,7 @@ const startSeconds = 60
 // args returns the flags of the verifier. They never contain the message.
 func (l layer) args(echo *echov1.Echo, in Inputs) []string {
 	verify := ptr.Deref(echo.Spec.Verify, echov1.Verify{PeriodSeconds: 1, TimeoutSeconds: 1, FailureThreshold: 1})
-	args := []string{"-layer=" + l.name, "-url=" + l.url(echo)}
+	args := []string{"-layer=" + l.name, "-url=" + l.url(echo, in)}
 	if l.name != "route" {
 		args = append(args, "-cluster-ips="+strings.Join(ClusterIPs(in), ","))
 	}
@@ -210,12 +213,12 @@ func (l layer) args(echo *echov1.Echo, in Inputs) []string {
 
 // url returns the URL that the verifier requests. Only the default server gives the same response at
 // every path.
-func (l layer) url(echo *echov1.Echo) string {
+func (l layer) url(echo *echov1.Echo, in Inputs) string {
 	switch l.name {
 	case "service":
 		return URL(echo) + requestableReadinessPath(echo)
 	case "route":
-		return externalAddress(echo) + routedPath(echo)
+		return routedURL(echo, in)
 	default:
 		return URL(echo)
 	}
@@ -230,17 +233,17 @@ func requestableReadinessPath(echo *echov1.Echo) string {
 	return echo.Spec.ReadinessPath
 }
 
-// routedPath returns the path that the verifier requests through the route: the readiness path where the route serves it, or
-// else the first path of the route.
-func routedPath(echo *echov1.Echo) string {
-	readinessPath, paths := requestableReadinessPath(echo), echo.Spec.Route.Paths
+// routedURL returns the URL that the verifier requests through the route: that of the readiness path where the route serves
+// it, or else the external URL.
+func routedURL(echo *echov1.Echo, in Inputs) string {
+	t, readinessPath := targetOf(echo, in), requestableReadinessPath(echo)
 	withoutQuery, _, _ := strings.Cut(readinessPath, "?")
-	for _, path := range paths {
-		if readinessPath != "" && matchesRequest(path, withoutQuery) {
-			return readinessPath
+	for _, match := range t.matches {
+		if readinessPath != "" && matchesRequest(match, withoutQuery) {
+			return t.address(echo) + readinessPath
 		}
 	}
-	return paths[0].Value
+	return ExternalURL(echo, in)
 }
 
 // ClusterIPs returns the addresses of the Service. A headless Service has none.
@@ -280,7 +283,7 @@ func expectation(echo *echov1.Echo) []string {
 func responseHash(echo *echov1.Echo, in Inputs) string {
 	spec := &echo.Spec
 	parts := slices.Concat([]string{cmp.Or(spec.Image, in.ServerImage), strconv.Itoa(len(spec.Command))}, spec.Command, spec.Args)
-	for _, l := range layers(echo) {
+	for _, l := range layers(echo, in) {
 		parts = append(parts, l.args(echo, in)...)
 	}
 	return hashOf(parts)

@@ -31,7 +31,7 @@ func expectVerifierPods(t *testing.T, all objects, echo *echov1.Echo) {
 			t.Errorf("%s: labels of the pods = %v, want %s=%s, %s, and not %s", kind, template.Labels, VerifiesLabel, echo.Name, ResponseLabel, EchoLabel)
 		}
 		want := []string{"dns", "service"}
-		if ExternalURL(echo) != "" {
+		if ExternalURL(echo, inputs) != "" {
 			want = append(want, "route")
 		}
 		if echo.Spec.Verify != nil && len(echo.Spec.Verify.Layers) > 0 {
@@ -183,7 +183,7 @@ func TestVerifierRequestsTheReadinessPathThroughTheRouteWhereAPathMatches(t *tes
 					t.Errorf("readinessPath %s, %s path of type %q: args of container route = %v, want -url=https://a.example%s",
 						relation.name, place, pathType, args, want)
 				}
-				if got := ExternalURL(echo); got != "https://a.example"+paths[0].Value {
+				if got := ExternalURL(echo, inputs); got != "https://a.example"+paths[0].Value {
 					t.Errorf("ExternalURL = %s, want https://a.example%s", got, paths[0].Value)
 				}
 			}

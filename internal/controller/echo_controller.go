@@ -70,6 +70,8 @@ type EchoReconciler struct {
 	MaxConcurrentReconciles int
 	// Optional is the kind of child that the cluster may not serve.
 	Optional *informers.Optional
+	// OtherRoutes watches the HTTPRoutes that Echoes override.
+	OtherRoutes informers.OtherRoutes
 	// Metrics are the metrics that the reconciler updates.
 	Metrics *metrics.Metrics
 
@@ -85,9 +87,11 @@ func (r *EchoReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager)
 	if err := informers.IndexPods(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
+	r.OtherRoutes.Cluster = mgr
 	r.seats.PerNamespace = r.MaxConcurrentReconciles
 	b := ctrl.NewControllerManagedBy(mgr).
 		WatchesRawSource(&r.seats).
+		WatchesRawSource(&r.OtherRoutes).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: queue.Namespaces * r.MaxConcurrentReconciles,
 			ReconciliationTimeout:   reconcileTimeout,
@@ -123,6 +127,7 @@ func (r *EchoReconciler) isNewOrEdited(ctx context.Context, request reconcile.Re
 func (r *EchoReconciler) Reconcile(ctx context.Context, request reconcile.Request) (ctrl.Result, error) {
 	var echo echov1.Echo
 	if err := r.Client.Get(ctx, request.NamespacedName, &echo); err != nil {
+		r.OtherRoutes.Follow(request.NamespacedName, nil)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if r.versions.IsStale(echoKind, request.NamespacedName, &echo) {
@@ -141,6 +146,8 @@ type reconciliation struct {
 	// The status reports that failure before the next write, which may take long, too.
 	readOnly bool
 
+	// unresolved is why the Echo cannot override the HTTPRoutes that it declares, or nil.
+	unresolved *status.Failure
 	// observed is what the status depends on.
 	observed status.Observation
 	// requeueAfter is when to reconcile again without an event. 0 means that events suffice.
@@ -166,12 +173,16 @@ func (rec *reconciliation) requeue(after time.Duration) {
 // status if it changed.
 func (r *EchoReconciler) reconcileEcho(ctx context.Context, echo *echov1.Echo) (ctrl.Result, error) {
 	rec := r.newReconciliation(echo)
+	if err := rec.readOverridden(ctx); err != nil {
+		return retry(err)
+	}
 	if err := rec.reconcileChildren(ctx); err != nil {
 		return retry(err)
 	}
 	if err := rec.observePods(ctx); err != nil {
 		return retry(err)
 	}
+	rec.observed.ExternalURL = children.ExternalURL(echo, rec.inputs)
 	assessment := status.Assess(echo, rec.observed)
 	if assessment.WaitsForRoom() && !rec.readOnly {
 		rec.retryPods(ctx)

@@ -1,26 +1,72 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/backoff"
+	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/internal/informers"
 	"github.com/kkloud-io/echo-operator/internal/status"
 )
 
-// reconcileRoute reconciles the HTTPRoute if the cache contains the kind.
+// readOverridden reads the HTTPRoutes that the Echo overrides, and follows their changes. No child is written for routes that
+// cannot be overridden.
+func (rec *reconciliation) readOverridden(ctx context.Context) error {
+	names := children.Overrides(rec.echo)
+	if len(names) > 0 && rec.Optional.Check() != nil {
+		names = nil
+	}
+	rec.OtherRoutes.Follow(client.ObjectKeyFromObject(rec.echo), names)
+	var routes []gatewayv1.HTTPRoute
+	for _, name := range names {
+		var route gatewayv1.HTTPRoute
+		err := rec.APIReader.Get(ctx, types.NamespacedName{Namespace: rec.echo.Namespace, Name: name}, &route)
+		if apierrors.IsNotFound(err) {
+			rec.unresolved = &status.Failure{Reason: echov1.ReasonRouteNotFound, Message: "HTTPRoute " + name + " does not exist"}
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read HTTPRoute %s: %w", name, err)
+		}
+		routes = append(routes, route)
+	}
+	if len(routes) == 0 {
+		return nil
+	}
+	if why := children.WhyNotOverridable(rec.echo, routes); why != "" {
+		rec.unresolved = &status.Failure{Reason: echov1.ReasonRouteNotOverridable, Message: why}
+		return nil
+	}
+	rec.inputs.OverriddenRoutes = routes
+	return nil
+}
+
+// reconcileRoute reconciles the HTTPRoute if the cache contains the kind. One that overrides others is created after the
+// first pod is available, so that no request fails. Until it can be updated, it remains as it was.
 func (c *child) reconcileRoute(ctx context.Context) error {
 	if missing := c.Optional.Check(); missing != nil {
 		return c.reportMissingKind(missing)
 	}
+	waiting, isServed := "", c.observed.Deployment != nil && c.observed.Deployment.Status.AvailableReplicas > 0
+	if len(children.Overrides(c.echo)) > 0 && (!isServed || len(c.inputs.OverriddenRoutes) == 0) {
+		c.isWanted, waiting = false, "The HTTPRoute waits for the first available pod"
+	}
 	err := c.reconcile(ctx)
 	if c.kind.Wanted(c.echo) || c.failure != nil {
 		object, _ := c.object.(*gatewayv1.HTTPRoute)
-		c.observed.Route = &status.Route{Object: object, Failure: c.failure, Waiting: c.terminating}
+		c.observed.Route = &status.Route{
+			Object: object, Failure: c.failure, Waiting: cmp.Or(c.terminating, waiting),
+			ParentRefs: children.ParentRefs(c.echo, c.inputs), Unresolved: c.unresolved,
+		}
 	}
 	return err
 }

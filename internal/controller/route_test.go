@@ -206,7 +206,7 @@ var _ = Describe("The route of an Echo", func() {
 		echo := createEcho(namespace, "hello")
 		before, route := echo.DeepCopy(), routeObject(echo)
 		routed("public")(&before.Spec)
-		children.HTTPRoute(route, before)
+		children.HTTPRoute(route, before, inputs)
 		Expect(admin.Create(ctx, route)).To(Succeed())
 		startOperator()
 		Eventually(komega.Get(route)).Should(MatchError(ContainSubstring("not found")))

@@ -87,7 +87,7 @@ func count(echoes []echov1.Echo) (counts map[state]float64, notReadySince time.T
 
 // ownReasons are the operator's reasons of the condition Routed.
 var ownReasons = []string{
-	echov1.ReasonAccepted, echov1.ReasonRouteNotCreated, echov1.ReasonRouteNotReconciled, echov1.ReasonGatewayAPINotInstalled,
+	echov1.ReasonAccepted, echov1.ReasonRouteNotCreated, echov1.ReasonRouteNotFound, echov1.ReasonRouteNotOverridable, echov1.ReasonRouteNotReconciled, echov1.ReasonGatewayAPINotInstalled,
 	echov1.ReasonConflict, echov1.ReasonRejected, echov1.ReasonRepeatedDrift, echov1.ReasonProgressDeadlineExceeded,
 }
 

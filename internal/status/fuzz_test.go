@@ -190,7 +190,7 @@ func fillRoute(echo *echov1.Echo, observed *Observation, filler *randfill.Filler
 	object := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: echo.Namespace, Generation: 3}}
 	var state int32
 	routed = true
-	for _, ref := range children.ParentRefs(echo.Spec.Route) {
+	for _, ref := range children.ParentRefs(echo, children.Inputs{}) {
 		response := gatewayv1.RouteParentStatus{ParentRef: ref, Conditions: []metav1.Condition{
 			{Type: accepted, Status: metav1.ConditionTrue, ObservedGeneration: 3}, {Type: resolvedRefs, Status: metav1.ConditionTrue, ObservedGeneration: 3},
 		}}

@@ -26,6 +26,10 @@ type Route struct {
 	NotInstalled bool
 	// Waiting is what the HTTPRoute waits for, without a failure.
 	Waiting string
+	// ParentRefs are the references of the HTTPRoute to its Gateways.
+	ParentRefs []gatewayv1.ParentReference
+	// Unresolved is why overrides have no desired state, or nil: ReasonRouteNotFound or ReasonRouteNotOverridable.
+	Unresolved *Failure
 }
 
 // maxParentMessage is the maximum number of characters of the message of one parent, so that a
@@ -56,7 +60,11 @@ func (a *Assessment) route() verdict {
 			"The cluster does not serve HTTPRoute in gateway.networking.k8s.io/v1: install the CRDs of the Gateway API")
 	case route.Failure != nil:
 		return fails(route.Failure.Reason, echov1.ReasonRouteRejected, route.Failure.Message)
-	case route.Object == nil || a.echo.Spec.Route == nil:
+	case route.Unresolved != nil && route.Unresolved.Reason == echov1.ReasonRouteNotFound:
+		return waits(echov1.ReasonRouteNotFound, route.Unresolved.Message)
+	case route.Unresolved != nil:
+		return fails(route.Unresolved.Reason, route.Unresolved.Reason, route.Unresolved.Message)
+	case route.Object == nil || len(route.ParentRefs) == 0:
 		message := cmp.Or(route.Waiting, fmt.Sprintf("HTTPRoute %s does not exist", children.Name(a.echo)))
 		if a.expired(end) || a.previous(echov1.ConditionRouted).Reason == echov1.ReasonProgressDeadlineExceeded {
 			return fails(echov1.ReasonProgressDeadlineExceeded, echov1.ReasonProgressDeadlineExceeded, message)
@@ -65,7 +73,7 @@ func (a *Assessment) route() verdict {
 	}
 	var rejected, pending []string
 	var reason string
-	for _, ref := range children.ParentRefs(a.echo.Spec.Route) {
+	for _, ref := range route.ParentRefs {
 		accepted, lacks, rejection := parentStatusOf(ref, route.Object)
 		switch name := parentName(ref, a.echo.Namespace); {
 		case rejection != nil:
@@ -82,7 +90,11 @@ func (a *Assessment) route() verdict {
 		return waits(echov1.ReasonRouteNotReconciled,
 			fmt.Sprintf("The newest HTTPRoute %s has no status from %s", children.Name(a.echo), strings.Join(pending, ", ")))
 	default:
-		return verdict{condition: condition(echov1.ConditionRouted, metav1.ConditionTrue, echov1.ReasonAccepted, "Every Gateway accepted the route")}
+		message := "Every Gateway accepted the route"
+		if names := children.Overrides(a.echo); len(names) > 0 {
+			message += ", which overrides HTTPRoute " + strings.Join(names, ", ")
+		}
+		return verdict{condition: condition(echov1.ConditionRouted, metav1.ConditionTrue, echov1.ReasonAccepted, "%s", message)}
 	}
 }
 
@@ -91,7 +103,7 @@ func (a *Assessment) route() verdict {
 // of an earlier generation does not. Some controllers write no generation, which says nothing about the age.
 func parentStatusOf(ref gatewayv1.ParentReference, route *gatewayv1.HTTPRoute) (accepted bool, lacks string, rejection *metav1.Condition) {
 	for _, parent := range route.Status.Parents {
-		if !sameParent(parent.ParentRef, ref, route.Namespace) {
+		if !children.SameParent(parent.ParentRef, ref, route.Namespace) {
 			continue
 		}
 		missing := ""
@@ -113,15 +125,6 @@ func parentStatusOf(ref gatewayv1.ParentReference, route *gatewayv1.HTTPRoute) (
 		accepted, lacks = accepted || missing == "", cmp.Or(lacks, missing)
 	}
 	return accepted, lacks, nil
-}
-
-// sameParent reports whether two references of a route in the namespace are equal. Fields that are
-// not set have the default of the Gateway API.
-func sameParent(a, b gatewayv1.ParentReference, namespace string) bool {
-	return ptr.Deref(a.Group, gatewayv1.GroupName) == ptr.Deref(b.Group, gatewayv1.GroupName) &&
-		ptr.Deref(a.Kind, "Gateway") == ptr.Deref(b.Kind, "Gateway") &&
-		ptr.Deref(a.Namespace, gatewayv1.Namespace(namespace)) == ptr.Deref(b.Namespace, gatewayv1.Namespace(namespace)) &&
-		a.Name == b.Name && ptr.Deref(a.SectionName, "") == ptr.Deref(b.SectionName, "") && ptr.Deref(a.Port, 0) == ptr.Deref(b.Port, 0)
 }
 
 // parentName names a Gateway, for example "Gateway infra/public, listener https, port 8443".

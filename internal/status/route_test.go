@@ -36,7 +36,7 @@ func routeOf(parents ...gatewayv1.RouteParentStatus) *gatewayv1.HTTPRoute {
 // parentStatus returns the status that the controller of the Echo's parent with that index reports: True for the current generation,
 // unless one of the conditions contradicts.
 func parentStatus(index int, conditions ...metav1.Condition) gatewayv1.RouteParentStatus {
-	parent := gatewayv1.RouteParentStatus{ParentRef: children.ParentRefs(withRoute(newEcho()).Spec.Route)[index], ControllerName: "example.com/gateway"}
+	parent := gatewayv1.RouteParentStatus{ParentRef: children.ParentRefs(withRoute(newEcho()), children.Inputs{})[index], ControllerName: "example.com/gateway"}
 	for _, conditionType := range []string{accepted, resolvedRefs} {
 		parent.Conditions = append(parent.Conditions, metav1.Condition{Type: conditionType, Status: metav1.ConditionTrue, Reason: conditionType, ObservedGeneration: 3})
 	}
@@ -83,6 +83,10 @@ var routeTests = map[string]struct {
 	"no status":    {Route{Object: routeOf()}, noStatus + public + ", " + internal, "-RouteNotReconciled -AsExpected"},
 	"one status":   {Route{Object: routeOf(parentStatus(0))}, noStatus + internal, "-RouteNotReconciled -AsExpected"},
 	"all accept":   {Route{Object: routeOf(parentStatus(1), parentStatus(0))}, allAccept, "+Ready -AsExpected"},
+	"an overridden HTTPRoute is missing": {Route{Object: routeOf(parentStatus(1), parentStatus(0)), Unresolved: &Failure{echov1.ReasonRouteNotFound, "m"}},
+		"Unknown RouteNotFound: m", "-RouteNotFound -AsExpected"},
+	"an HTTPRoute cannot be overridden": {Route{Object: routeOf(parentStatus(1), parentStatus(0)), Unresolved: &Failure{echov1.ReasonRouteNotOverridable, "m"}},
+		"False RouteNotOverridable: m", "-RouteNotOverridable +RouteNotOverridable"},
 	"references without defaults": {Route{Object: routeOf(parentStatus(0), withRef(parentStatus(1), func(r *gatewayv1.ParentReference) {
 		r.Group, r.Kind, r.Namespace = nil, nil, new(gatewayv1.Namespace("op-demo"))
 	}))}, allAccept, "+Ready -AsExpected"},
@@ -179,8 +183,5 @@ func TestRoutedExistsOnlyWithARoute(t *testing.T) {
 	status := statusOf(newEcho(), Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}})
 	if c := meta.FindStatusCondition(status.Conditions, echov1.ConditionRouted); c != nil || status.ExternalURL != "" {
 		t.Errorf("without a route: Routed = %v, externalURL = %q, want none", c, status.ExternalURL)
-	}
-	if got := statusOf(withRoute(newEcho()), Observation{Route: &Route{}}).ExternalURL; got != "https://a.example:8443/" {
-		t.Errorf("externalURL = %q, want https://a.example:8443/", got)
 	}
 }

@@ -41,6 +41,8 @@ type Observation struct {
 	Waiting []string
 	// Overridden lists the children whose changes by admission the operator accepted.
 	Overridden []echov1.OverriddenChild
+	// ExternalURL is the URL of the Echo outside the cluster, if it is known.
+	ExternalURL string
 	// Route is what was observed about the HTTPRoute. It is nil if the Echo neither wants one nor
 	// still has one.
 	Route *Route
@@ -79,7 +81,7 @@ func (a *Assessment) Status() (echov1.EchoStatus, time.Duration) {
 		AvailableReplicas:  a.pods.AvailableReplicas,
 		Selector:           children.Selector(echo).String(),
 		URL:                children.URL(echo),
-		ExternalURL:        children.ExternalURL(echo),
+		ExternalURL:        a.ExternalURL,
 		ObservedGeneration: echo.Generation,
 		Overridden:         a.Overridden,
 		Conditions:         conditions,
@@ -156,7 +158,7 @@ const stallTime = 600 * time.Second
 // is slow.
 var waits = []string{
 	echov1.ReasonUnschedulable, echov1.ReasonImagePullFailed, echov1.ReasonProgressDeadlineExceeded, echov1.ReasonPodsNotReady,
-	echov1.ReasonRouteNotCreated, echov1.ReasonRouteNotReconciled, echov1.ReasonVerificationFailed,
+	echov1.ReasonRouteNotCreated, echov1.ReasonRouteNotFound, echov1.ReasonRouteNotReconciled, echov1.ReasonVerificationFailed,
 }
 
 // stalled returns Stalled while a failure lasts that a change of the spec or of the cluster has to end, and when another

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/children"
 )
 
 func newEcho() *echov1.Echo {
@@ -353,6 +354,7 @@ const (
 
 // statusOf returns the status without transition times.
 func statusOf(echo *echov1.Echo, observed Observation) echov1.EchoStatus {
+	withParents(echo, &observed)
 	status, _ := Assess(echo, observed).Status()
 	for i := range status.Conditions {
 		status.Conditions[i].LastTransitionTime = metav1.Time{}
@@ -360,8 +362,16 @@ func statusOf(echo *echov1.Echo, observed Observation) echov1.EchoStatus {
 	return status
 }
 
+// withParents adds the references of the HTTPRoute that the Echo declares.
+func withParents(echo *echov1.Echo, observed *Observation) {
+	if observed.Route != nil {
+		observed.Route.ParentRefs = children.ParentRefs(echo, children.Inputs{})
+	}
+}
+
 // requeueSeconds returns when the status has to be computed again.
 func requeueSeconds(echo *echov1.Echo, observed Observation) int64 {
+	withParents(echo, &observed)
 	_, after := Assess(echo, observed).Status()
 	return int64(after / time.Second)
 }

@@ -105,6 +105,7 @@ func gateways() {
 
 	DescribeTable("serves the sample",
 		func(echo, url string, status int, body types.GomegaMatcher, header, value string) {
+			Apply(namespace, applicationRoute("shop", "shop.example.com", "/"))
 			Kubectl("-n", namespace, "apply", "-f", "../../config/samples/gateway/"+echo+".yaml")
 			WaitReady(namespace, echo)
 			Expect(Get(namespace, echo, &echov1.Echo{}).Status.ExternalURL).To(Equal("https://" + url))
@@ -175,6 +176,48 @@ func gateways() {
 		Kubectl("delete", "namespace", namespace) // Its route would match the requests of other specs.
 	})
 
+	It("gives the requests of an application to a page, and back, without another response", func() {
+		namespace := "gateway-override-e2e"
+		NewNamespace(namespace)
+		CreateEcho(namespace, "shop", echov1.EchoSpec{Message: "application", Replicas: 2})
+		WaitReady(namespace, "shop")
+		Apply(namespace, applicationRoute("shop", traefik, "/", "/api/v1"))
+		Apply(namespace, applicationRoute("login", traefik, "/login"))
+		expectThroughGateway("http://"+traefik+"/login", http.StatusOK, Equal("application\n"))
+		const anyone = "application|maintenance"
+		workload.StartProber(namespace, "prober", "http://"+traefik+"/="+anyone, "http://"+traefik+"/api/v1/items="+anyone, "http://"+traefik+"/login="+anyone)
+		applications := func() string {
+			return Kubectl("-n", namespace, "get", "httproutes", "shop", "login", "-o", "jsonpath={range .items[*]}{.metadata.uid} {.metadata.generation} {.spec}{end}")
+		}
+		before := applications()
+		page := echov1.EchoSpec{Message: "maintenance", Replicas: 2, Verify: verified("").Verify,
+			Route: &echov1.Route{Scheme: "http", Overrides: []echov1.RouteRef{{Name: "shop"}, {Name: "login"}}}}
+		for range 3 {
+			start := time.Now()
+			CreateEcho(namespace, "page", page)
+			last := make(chan time.Time)
+			go func() {
+				defer GinkgoRecover()
+				last <- lastResponse(namespace, "application")
+			}()
+			WaitReady(namespace, "page")
+			ready := time.Now()
+			sinceReady := workload.RequestsOf(namespace, "prober")
+			time.Sleep(3 * time.Second)
+			Expect(workload.RequestsOf(namespace, "prober").Since(sinceReady).Responses).To(And(HaveLen(1), HaveKey("maintenance")), "responses after Ready")
+			deleted := time.Now()
+			Kubectl("-n", namespace, "delete", "echo", "page")
+			back := lastResponse(namespace, "maintenance")
+			AddReportEntry("seconds", fmt.Sprintf("last response of the application %.1f, Ready %.1f; last response of the page after its deletion %.1f",
+				(<-last).Sub(start).Seconds(), ready.Sub(start).Seconds(), back.Sub(deleted).Seconds()))
+		}
+		requests := workload.RequestsOf(namespace, "prober")
+		AddReportEntry("requests", requests)
+		Expect(requests.Failed+requests.KeptFailed).To(BeZero(), "failed requests:\n%s", strings.Join(requests.Failures, "\n"))
+		Expect(applications()).To(Equal(before), "the HTTPRoutes of the application")
+		Kubectl("delete", "namespace", namespace) // Its routes would match the requests of other specs.
+	})
+
 	It("reports the layer of a Gateway that stops", func() {
 		spec := routed("route", traefik, anyListener)
 		spec.Verify = verified("").Verify
@@ -188,6 +231,30 @@ func gateways() {
 		DeferCleanup(restore)
 		breakage(namespace, "route", failsOn("route"), func() { scale("0") }, restore)
 	})
+}
+
+// applicationRoute returns an HTTPRoute of an application, the Service echo-shop.
+func applicationRoute(name, hostname string, paths ...string) string {
+	var matches []string
+	for _, path := range paths {
+		matches = append(matches, fmt.Sprintf(`{"path": {"type": "PathPrefix", "value": %q}}`, path))
+	}
+	return fmt.Sprintf(`{"apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute", "metadata": {"name": %q}, "spec": {
+		"parentRefs": [{"name": "public", "namespace": "gateways", "sectionName": %q}], "hostnames": [%q],
+		"rules": [{"matches": [%s], "backendRefs": [{"name": "echo-shop", "port": 80}]}]}}`, name, anyListener, hostname, strings.Join(matches, ","))
+}
+
+// lastResponse waits until a prober has received no response with the text for three seconds, and returns when it received the last one.
+func lastResponse(namespace, text string) time.Time {
+	GinkgoHelper()
+	last, count := time.Now(), -1
+	Eventually(func() time.Duration {
+		if now := workload.RequestsOf(namespace, "prober").Responses[text]; now != count {
+			last, count = time.Now(), now
+		}
+		return time.Since(last)
+	}, "60s", "100ms").Should(BeNumerically(">", 3*time.Second))
+	return last
 }
 
 // installGateway installs the Gateway API, Traefik and the Gateway, or what is missing of them. It waits

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
@@ -100,6 +101,28 @@ var (
 	route = edit("adds a route", func(s *echov1.EchoSpec) {
 		s.Route = &echov1.Route{ParentRefs: []echov1.ParentRef{{Name: "public"}}, Scheme: "https", Paths: []echov1.Path{{Value: "/"}}}
 	})
+	shop   = key{"HTTPRoute", "shop"}
+	deploy = transition{"another client creates HTTPRoute shop", func(w *world) {
+		route := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Name: shop.name}}
+		route.Spec.ParentRefs = []gatewayv1.ParentReference{{Name: "public"}}
+		route.Spec.Rules = []gatewayv1.HTTPRouteRule{{}}
+		if err := w.create(route); err != nil {
+			panic(err)
+		}
+	}}
+	move = external("changes HTTPRoute shop", shop, func(w *world, o client.Object) {
+		o.(*gatewayv1.HTTPRoute).Spec.Hostnames = []gatewayv1.Hostname{"shop.example.com"} //nolint:forcetypeassert // The key has the kind.
+		w.update(o)
+	})
+	uninstall      = external("deletes HTTPRoute shop", shop, func(w *world, _ client.Object) { w.remove(shop) })
+	override       = edit("overrides HTTPRoute shop", overrideShop)
+	createOverride = transition{create.name, func(w *world) {
+		echo := newEcho()
+		overrideShop(&echo.Spec)
+		if err := w.create(echo); err != nil {
+			panic(err)
+		}
+	}}
 	verify = edit("has it verified", func(s *echov1.EchoSpec) {
 		s.Verify = &echov1.Verify{From: echov1.VerifyFromCluster, PeriodSeconds: 10, TimeoutSeconds: 2, FailureThreshold: 3}
 	})
@@ -108,6 +131,10 @@ var (
 	})
 	plain = edit("removes route and verify", func(s *echov1.EchoSpec) { s.Route, s.Verify = nil, nil })
 )
+
+func overrideShop(s *echov1.EchoSpec) {
+	s.Route = &echov1.Route{Overrides: []echov1.RouteRef{{Name: shop.name}}, Scheme: "https", Paths: []echov1.Path{{Value: "/"}}}
+}
 
 func TestExplore(t *testing.T) {
 	for _, f := range []family{
@@ -123,6 +150,10 @@ func TestExplore(t *testing.T) {
 		{"drift", []transition{drift}, budget{1, 1, 0}},
 		{"probe", []transition{unready}, budget{1, 0, 0}},
 		{"route", []transition{route, plain}, budget{1, 0, 0}},
+		{"create an override", []transition{createOverride, deploy}, budget{}},
+		{"override", []transition{deploy, override, move}, budget{1, 0, 0}},
+		{"override with a fault", []transition{override, deploy, plain}, budget{0, 1, 1}},
+		{"override again", []transition{deploy, override, uninstall, deploy}, budget{}},
 		{"verify", []transition{verify, plain}, budget{1, 0, 0}},
 		{"verify elsewhere", []transition{verify, everyNode}, budget{}},
 		{"lost label", []transition{unlabel, message("two")}, budget{1, 0, 0}},

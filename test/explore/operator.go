@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/internal/controller"
 	"github.com/kkloud-io/echo-operator/internal/informers"
@@ -95,6 +96,10 @@ func (w *world) deliver(kind string) {
 		isPassed := false
 		switch {
 		case before == nil && after == nil:
+			// The cache lacks HTTPRoutes that are not children. The operator watches those that the Echo overrides.
+			if echo := w.cached[echoKey]; echo != nil && slices.Contains(children.Overrides(echo.Object.(*echov1.Echo)), c.key.name) { //nolint:forcetypeassert // The key has the kind.
+				w.queued = true
+			}
 			return
 		case before == nil:
 			isPassed = passes.Create(event.CreateEvent{Object: after.Object})

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -40,6 +41,10 @@ func (w *world) checkWrite(what string, k key) {
 	}
 	generation := children.EchoGeneration(written)
 	changes := w.withheld[k.kind] // The last one is this write.
+	isOverride := len(children.Overrides(echo)) > 0 && k.kind == "HTTPRoute" && changes[len(changes)-1].old == nil
+	if isOverride && w.held == "" && !slices.ContainsFunc(sorted(w.objects, "Pod"), func(pod key) bool { return isReady(w.objects[pod].Object.(*corev1.Pod)) }) { //nolint:forcetypeassert // The key has the kind.
+		w.finding("the operator %s, and no pod is ready", what)
+	}
 	if old := changes[len(changes)-1].old; old != nil && children.EchoGeneration(old) > generation {
 		w.finding("the operator %s for generation %d after generation %d", what, generation, children.EchoGeneration(old))
 	}

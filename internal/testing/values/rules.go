@@ -139,6 +139,22 @@ var Rules = []Rule{
 		},
 	},
 	{
+		Message:    "parentRefs must be set without overrides",
+		Violations: []map[string]any{{"spec.route": map[string]any{"scheme": "https"}}},
+		Valid:      []map[string]any{{"spec.route": map[string]any{"overrides": []any{map[string]any{"name": "shop"}}}}},
+	},
+	{
+		Message: "parentRefs, hostnames and paths must not be set with overrides",
+		Violations: []map[string]any{
+			{"spec.route": map[string]any{"overrides": []any{map[string]any{"name": "shop"}}, "parentRefs": []any{gateway("a", "")}}},
+			{"spec.route": map[string]any{"overrides": []any{map[string]any{"name": "shop"}}, "hostnames": []any{"a"}}},
+			{"spec.route": map[string]any{"overrides": []any{map[string]any{"name": "shop"}}, "paths": pathList("/a")}},
+			{"spec.route": map[string]any{"overrides": []any{map[string]any{"name": "shop"}}, "paths": []any{map[string]any{"value": "/", "type": "Exact"}}}},
+		},
+		Valid:  []map[string]any{{"spec.route": map[string]any{"overrides": []any{map[string]any{"name": "shop"}, map[string]any{"name": "api"}}, "paths": pathList("/")}}},
+		repair: repairRoute,
+	},
+	{
 		Message: "value of a path must not contain //",
 		Violations: []map[string]any{
 			{"spec.route.paths": pathList("/a//b")}, {"spec.route.paths": pathList("/a/./b")},
@@ -283,6 +299,20 @@ func repairServer(spec map[string]any, keep string) {
 	}
 	if spec["image"] == nil && spec["message"] == nil {
 		spec["message"] = "m"
+	}
+}
+
+// repairRoute removes the fields that exclude each other, and adds the Gateway that a route without overrides requires.
+func repairRoute(spec map[string]any, keep string) {
+	route, isRouted := spec["route"].(map[string]any)
+	surplus := []string{"overrides"}
+	if strings.HasPrefix(keep, "route.overrides") {
+		surplus = []string{"parentRefs", "hostnames", "paths"}
+	} else if isRouted && route["parentRefs"] == nil {
+		route["parentRefs"] = []any{gateway("a", "")}
+	}
+	for _, field := range surplus {
+		delete(route, field)
 	}
 }
 

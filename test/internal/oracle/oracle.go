@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
@@ -59,7 +60,7 @@ func CheckCondition(echo *echov1.Echo, conditionType, reason, text string) error
 }
 
 // CheckKstatus checks that tools that use kstatus, such as Flux and Helm, agree with the conditions: Current only for an Echo that is
-// ready with its newest spec, and Failed only while a failure lasts, because one during a rollout may still pass.
+// ready with its newest spec, and Failed only while it is Stalled, because other failures may still pass.
 func CheckKstatus(echo *echov1.Echo) error {
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(echo)
 	if err != nil {
@@ -75,8 +76,7 @@ func CheckKstatus(echo *echov1.Echo) error {
 		want = kstatus.TerminatingStatus
 	case CheckReady(echo) == nil:
 		want = kstatus.CurrentStatus
-	case CheckObserved(echo) == nil && meta.IsStatusConditionTrue(echo.Status.Conditions, echov1.ConditionDegraded) &&
-		!meta.IsStatusConditionTrue(echo.Status.Conditions, echov1.ConditionProgressing):
+	case CheckObserved(echo) == nil && isStalled(echo):
 		want = kstatus.FailedStatus
 	}
 	if result.Status != want {
@@ -85,11 +85,31 @@ func CheckKstatus(echo *echov1.Echo) error {
 	return nil
 }
 
+// isStalled reports whether a failure lasts that does not end by itself.
+func isStalled(echo *echov1.Echo) bool {
+	return meta.IsStatusConditionTrue(echo.Status.Conditions, echov1.ConditionStalled) &&
+		meta.IsStatusConditionTrue(echo.Status.Conditions, echov1.ConditionDegraded) &&
+		!meta.IsStatusConditionTrue(echo.Status.Conditions, echov1.ConditionProgressing)
+}
+
 // Differences returns how the children of an Echo differ from what it declares, in the order of their kinds. find returns the object of a
 // kind and name, or nil.
 func Differences(echo *echov1.Echo, find func(kind children.Kind, name string) (children.Object, error)) (all []Difference, err error) {
 	inputs := children.Inputs{ServerImage: controlplane.ServerImage, VerifierImage: controlplane.VerifierImage}
+	names := children.Overrides(echo)
+	for _, name := range names {
+		found, err := find(children.OptionalKind(), name)
+		if err != nil {
+			return nil, err
+		}
+		if route, is := found.(*gatewayv1.HTTPRoute); is {
+			inputs.OverriddenRoutes = append(inputs.OverriddenRoutes, *route)
+		}
+	}
 	for _, kind := range children.Kinds {
+		if isUnknown := kind.OptionalAPI && len(inputs.OverriddenRoutes) < len(names); isUnknown {
+			continue
+		}
 		live, err := find(kind, kind.ChildName(echo))
 		if err != nil {
 			return nil, err

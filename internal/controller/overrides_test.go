@@ -1,0 +1,125 @@
+package controller
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/envtest/komega"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+)
+
+// application returns an HTTPRoute of an application.
+func application(namespace, name string, paths ...string) *gatewayv1.HTTPRoute {
+	route := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	route.Spec.ParentRefs = []gatewayv1.ParentReference{{Name: "public", Namespace: new(gatewayv1.Namespace("infra"))}}
+	route.Spec.Hostnames = []gatewayv1.Hostname{"shop.example", "www.shop.example"}
+	var rule gatewayv1.HTTPRouteRule
+	for _, path := range paths {
+		rule.Matches = append(rule.Matches, gatewayv1.HTTPRouteMatch{Path: &gatewayv1.HTTPPathMatch{Value: &path}})
+	}
+	route.Spec.Rules = []gatewayv1.HTTPRouteRule{rule}
+	return route
+}
+
+func overriding(names ...string) func(*echov1.EchoSpec) {
+	return func(spec *echov1.EchoSpec) {
+		spec.Route = &echov1.Route{}
+		for _, name := range names {
+			spec.Route.Overrides = append(spec.Route.Overrides, echov1.RouteRef{Name: name})
+		}
+	}
+}
+
+var _ = Describe("A route that overrides others", func() {
+	const notFound, notOverridable = "Unknown RouteNotFound", "RouteNotOverridable"
+	var namespace string
+	BeforeEach(func() { namespace = newNamespace() })
+
+	matches := func(echo *echov1.Echo) func() ([]string, error) {
+		return func() (all []string, err error) {
+			route := routeObject(echo)
+			err = komega.Get(route)()
+			for _, rule := range route.Spec.Rules {
+				for _, m := range rule.Matches {
+					all = append(all, string(*m.Method)+" "+*m.Path.Value)
+				}
+			}
+			return all, err
+		}
+	}
+	each := func(path string) (all []string) {
+		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"} {
+			all = append(all, method+" "+path)
+		}
+		return all
+	}
+
+	It("follows their creation, change and deletion, and leaves them alone", func() {
+		startOperator()
+		since := auditMark()
+		echo := createEcho(namespace, "page", overriding("shop", "api"))
+		expectRouted(echo, notFound, "False RouteNotFound", notDegraded)
+		Expect(message(echo, echov1.ConditionRouted)).To(Equal("HTTPRoute shop does not exist"))
+
+		shop, api := application(namespace, "shop"), application(namespace, "api", "/v1", "/v2")
+		Expect(admin.Create(ctx, shop)).To(Succeed())
+		Expect(admin.Create(ctx, api)).To(Succeed())
+		expectRouted(echo, isAccepted, isReady, notDegraded)
+		Expect(message(echo, echov1.ConditionRouted)).To(Equal("Every Gateway accepted the route, which overrides HTTPRoute shop, api"))
+		Expect(echo.Status.ExternalURL).To(Equal("https://shop.example/"))
+		Expect(matches(echo)()).To(Equal(append(append(each("/"), each("/v1")...), each("/v2")...)))
+		Expect(routeObject(echo)).To(WithTransform(func(r *gatewayv1.HTTPRoute) (gatewayv1.HTTPRouteSpec, error) { return r.Spec, komega.Get(r)() },
+			And(HaveField("Hostnames", Equal(shop.Spec.Hostnames)), HaveField("ParentRefs", HaveExactElements(HaveField("Name", BeEquivalentTo("public")))))))
+
+		By("changing, deleting and recreating one")
+		Eventually(komega.Update(api, func() { api.Spec.Rules[0].Matches[1].Path.Value = new("/v3") })).Should(Succeed())
+		Eventually(matches(echo)).Should(ContainElement("GET /v3"))
+		Expect(admin.Delete(ctx, api)).To(Succeed())
+		expectRouted(echo, notFound, "False RouteNotFound", notDegraded)
+		Expect(matches(echo)()).To(ContainElement("GET /v3"), "the Echo keeps the requests while an HTTPRoute is replaced")
+		Expect(admin.Create(ctx, application(namespace, "api", "/v4"))).To(Succeed())
+		Eventually(matches(echo)).Should(Equal(append(each("/"), each("/v4")...)))
+		expectRouted(echo, isAccepted, isReady, notDegraded)
+
+		By("giving one back")
+		edit(echo, overriding("shop"))
+		Eventually(matches(echo)).Should(Equal(each("/")))
+		edit(echo, overriding("absent"))
+		Eventually(komega.Get(routeObject(echo))).Should(MatchError(ContainSubstring("not found")))
+
+		for _, request := range requestsSince(since) {
+			Expect(request).NotTo(MatchRegexp(`^(create|update|patch|delete) httproutes/\S* `+namespace+`/(shop|api)`), "a request of the operator")
+			Expect(request).NotTo(MatchRegexp("^list httproutes/ "+namespace+"/$"), "a request of the operator")
+		}
+		Expect(komega.Object(shop)()).To(And(HaveField("Generation", BeEquivalentTo(1)), HaveField("Annotations", BeEmpty()), HaveField("Labels", BeEmpty())))
+	})
+
+	DescribeTable("reports why it cannot be created",
+		func(change func(shop, api *gatewayv1.HTTPRoute), text string) {
+			shop, api := application(namespace, "shop", "/"), application(namespace, "api", "/v1")
+			change(shop, api)
+			Expect(admin.Create(ctx, shop)).To(Succeed())
+			Expect(admin.Create(ctx, api)).To(Succeed())
+			startOperator()
+			echo := createEcho(namespace, "page", overriding("shop", "api"))
+			expectRouted(echo, "False "+notOverridable, "False "+notOverridable, degradedAs+notOverridable)
+			Expect(message(echo, echov1.ConditionRouted)).To(Equal(text))
+		},
+		Entry("a match names a method", func(_, api *gatewayv1.HTTPRoute) { api.Spec.Rules[0].Matches[0].Method = new(gatewayv1.HTTPMethodPost) },
+			"no match has precedence over that of HTTPRoute api with the path /v1 and the method POST"),
+		Entry("different hostnames", func(_, api *gatewayv1.HTTPRoute) { api.Spec.Hostnames = api.Spec.Hostnames[1:] },
+			"HTTPRoutes shop and api have different Gateways or hostnames: use an Echo for each"),
+		Entry("different listeners", func(_, api *gatewayv1.HTTPRoute) {
+			api.Spec.ParentRefs[0].SectionName = new(gatewayv1.SectionName("https"))
+		},
+			"HTTPRoutes shop and api have different Gateways or hostnames: use an Echo for each"),
+		Entry("too many matches", func(shop, _ *gatewayv1.HTTPRoute) {
+			for len(shop.Spec.Rules[0].Matches) < 18 {
+				shop.Spec.Rules[0].Matches = append(shop.Spec.Rules[0].Matches, shop.Spec.Rules[0].Matches[0])
+			}
+		}, "the HTTPRoutes have 19 matches, and at most 18 can be overridden"),
+		Entry("no Gateway", func(shop, api *gatewayv1.HTTPRoute) { shop.Spec.ParentRefs, api.Spec.ParentRefs = nil, nil }, "HTTPRoute shop has no parentRefs"),
+	)
+})
