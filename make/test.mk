@@ -60,13 +60,12 @@ chaos-short: ## Run the core of these tests.
 mutants: ## Test the tests: one of them has to find each planted bug; 15 minutes.
 	$(NO_CLUSTER) go -C test test -count=1 -timeout 3h -v ./mutants -mutants
 
-# N and RUNS shorten the benchmark.
-BENCH = $(NO_CLUSTER) go -C test run ./performance -root $(CURDIR)
+BENCH = $(NO_CLUSTER) go -C test test -count=1 -timeout 3h -v ./performance
 .PHONY: bench bench-check
 bench: ## Compare the operator with a baseline client that writes the same objects; an hour, or two minutes with N=200 RUNS=3.
-	$(BENCH) $(if $(N),-n $(N)) $(if $(RUNS),-turns $(RUNS))
+	$(BENCH) -n $(or $(N),5000) $(if $(RUNS),-runs $(RUNS))
 bench-check: ## Compare requests, allocations and memory with the recorded baseline, and the HTTP server with http-echo; RECORD=1 records the baseline again.
-	$(BENCH) -check $(CURDIR)/test/performance/recorded_baseline.json $(if $(RECORD),-record)
+	$(BENCH) $(if $(RECORD),-record,-check)
 	$(if $(RECORD),,$(BENCH_SERVER) -check)
 
 # It needs root, and of the Debian packages only wrk.
