@@ -67,7 +67,7 @@ func newEnvironment(t *testing.T, bare bool) *environment {
 	e.must(err)
 	plane, err := controlplane.Start(t.Context(), controlplane.Options{Root: "../..", Bin: bin, Logs: e.directory, AuditLog: e.audit, Bare: bare})
 	e.must(err)
-	t.Cleanup(func() { e.must(plane.Stop(context.Background())) })
+	t.Cleanup(func() { e.must(plane.Stop(t.Context())) })
 	e.admin = plane.Client
 	roles := "../../config/rbac/"
 	e.operatorConfig, err = plane.AddUser(t.Context(), operatorUser, roles+"role.yaml", roles+"metrics_auth_role.yaml")
