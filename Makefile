@@ -73,13 +73,10 @@ version: # Print the version, for scripts.
 # The Go modules beside the root.
 MODULES := hack test
 
-INSTALLER := config/olm-v1/installer.yaml
 .PHONY: manifests
-manifests: bin/controller-gen ## Generate the CRD, the RBAC roles of the operator, and what OLM v1 has to grant.
+manifests: bin/controller-gen ## Generate the CRD and the RBAC roles of the operator.
 	controller-gen crd rbac:roleName=manager-role paths="{./api/...,./internal/...}" \
 		output:crd:artifacts:config=config/crd/bases output:rbac:artifacts:config=config/rbac
-	@mkdir -p bin; { sed '/^# Generated/q' $(INSTALLER); for file in config/rbac/*role.yaml; do sed '1,/^rules:/d' $$file; done; } >bin/installer.yaml; \
-		mv bin/installer.yaml $(INSTALLER)
 
 .PHONY: generate
 generate: bin/controller-gen ## Generate the DeepCopy methods.

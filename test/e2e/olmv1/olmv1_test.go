@@ -56,20 +56,25 @@ var _ = Describe("OLM v1", Serial, func() {
 		w := workload.New("olmv1-removal")
 		before := w.Observe()
 
-		By("revoking OLM's permissions, orphaning the objects, and deleting the operator manually")
-		// OLM v1.2.0 continues for a moment: it would make the ClusterExtension the owner of the
-		// CRD again, and the garbage collector would delete the CRD and every Echo.
-		Kubectl("delete", "-f", manifests+"installer.yaml")
+		By("stopping OLM, orphaning the objects, deleting the operator manually, and starting OLM")
+		scale := func(replicas string) {
+			Kubectl("-n", "olmv1-system", "scale", olmController, "--replicas="+replicas)
+		}
+		DeferCleanup(scale, "1")
+		scale("0")
+		Kubectl("-n", "olmv1-system", "wait", "--for=delete", "pod", "-l", "control-plane=operator-controller-controller-manager", "--timeout=2m")
+		Kubectl("patch", "clusterextension", "echo-operator", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
 		Kubectl("delete", "clusterextension", "echo-operator", "--cascade=orphan")
 		Kubectl("-n", operatorNamespace, "delete", "deployments,services,serviceaccounts,poddisruptionbudgets", "-l", owner+"=echo-operator")
 		Kubectl("delete", "clusterroles,clusterrolebindings", "-l", owner+"=echo-operator")
 		Kubectl("-n", "olmv1-system", "delete", "secrets", "-l", "owner=operator-controller,name=echo-operator")
+		scale("1")
+		Kubectl("-n", "olmv1-system", "rollout", "status", olmController, "--timeout=2m")
 		Eventually(Pods).WithArguments(operatorNamespace, "").Should(BeEmpty())
 		Consistently(func() string { return Kubectl("get", crd, "-o", "jsonpath={.metadata.ownerReferences}") }, "5s", "2s").Should(BeEmpty())
 		w.ExpectUnaffected(before, releases.NoServers)
 
 		By("installing the operator again over the orphaned objects")
-		Kubectl("apply", "-f", manifests+"installer.yaml")
 		install(catalog.Channel("stable"), catalog.Tree)
 		w.ExerciseOperator()
 		w.ExpectUnaffected(before, releases.NoServers)
@@ -137,13 +142,15 @@ func awaitVersion(version string) {
 	Eventually(Pods).WithArguments(operatorNamespace, "").Should(HaveLen(2), "pods of the operator")
 }
 
-// source returns a patch of a ClusterExtension that pins the version, or selects the newest of the channel.
+// source returns a patch of a ClusterExtension that pins the version, or selects the newest of the channel. It also names the
+// service account that OLM v1.2.0 needs.
 func source(channel, version string) string {
 	selection := map[string]any{"channels": []string{channel}, "version": nil}
 	if version != "" {
 		selection["version"] = version
 	}
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"source": map[string]any{"catalog": selection}}})
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{
+		"serviceAccount": map[string]any{"name": "installer"}, "source": map[string]any{"catalog": selection}}})
 	Expect(err).NotTo(HaveOccurred())
 	return string(patch)
 }

@@ -19,7 +19,9 @@ import (
 const (
 	operatorNamespace = "echo-operator-system"
 	operator          = "deployment/echo-operator-controller-manager"
+	olmController     = "deployment/operator-controller-controller-manager"
 	crd               = "customresourcedefinition/echoes.kkloud.io"
+	installer         = "echo-operator-installer"
 	root              = "../../.."
 	manifests         = root + "/config/olm-v1/"
 )
@@ -46,8 +48,10 @@ var _ = BeforeSuite(func() {
 	remove()
 	DeferCleanup(remove)
 
-	By("creating the catalog and the installer's service account")
-	Kubectl("apply", "-f", manifests+"namespace.yaml", "-f", manifests+"installer.yaml")
+	By("creating the catalog, and the service account that OLM v1.2.0 needs")
+	Kubectl("apply", "-f", manifests+"namespace.yaml")
+	Kubectl("-n", operatorNamespace, "create", "serviceaccount", "installer")
+	Kubectl("create", "clusterrolebinding", installer, "--clusterrole=cluster-admin", "--serviceaccount="+operatorNamespace+":installer")
 	Apply("", Kubectl("patch", "--local", "-f", manifests+"clustercatalog.yaml", "-o", "json", "--type=merge",
 		"-p", `{"spec":{"source":{"image":{"ref":"`+olm.Image+`:next"}}}}`))
 	Kubectl("wait", "--for=condition=Serving", "clustercatalog/echo-operator", "--timeout=3m")
@@ -57,6 +61,7 @@ var _ = BeforeSuite(func() {
 func remove() {
 	Kubectl("delete", "clusterextension", "echo-operator", "--ignore-not-found")
 	Kubectl("delete", "-k", manifests, "--ignore-not-found")
+	Kubectl("delete", "clusterrolebinding", installer, "--ignore-not-found")
 	Kubectl("delete", crd, "--ignore-not-found")
 	// OLM v0 does not delete these, and OLM v1 does not adopt them.
 	Kubectl("delete", "clusterroles", "-l", "app.kubernetes.io/name=echo-operator,olm.managed=true")
@@ -69,7 +74,7 @@ var _ = ReportAfterSuite("state of the cluster after a failure", func(report Rep
 	for _, args := range [][]string{
 		{"get", "clustercatalogs,clusterextensions", "-o", "yaml"},
 		{"get", "echoes,pods", "--all-namespaces", "-o", "wide"},
-		{"-n", "olmv1-system", "logs", "deployment/operator-controller-controller-manager", "--tail=30"},
+		{"-n", "olmv1-system", "logs", olmController, "--tail=30"},
 	} {
 		output, _ := TryKubectl("", args...)
 		GinkgoWriter.Printf("$ kubectl %v\n%s\n", args, output)

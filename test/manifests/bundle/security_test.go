@@ -12,7 +12,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kkloud-io/echo-operator/test/manifests/internal/repo"
 )
@@ -38,42 +37,6 @@ func TestOperatorHasNoDangerousPermissions(t *testing.T) {
 			t.Errorf("RBAC rule %+v is dangerous", rule)
 		}
 	}
-}
-
-// OLM v1 installs with the permissions of a service account. RBAC prevents the account from granting
-// permissions that it does not have.
-func TestInstallerHasExactlyThePermissionsThatItGrants(t *testing.T) {
-	want := permissions(granted(t))
-	for _, file := range repo.Glob(t, repo.Root+"/bundle/manifests/*clusterrole.yaml") {
-		var role rbacv1.ClusterRole
-		decode(t, repo.Read(t, file), &role)
-		want = append(want, permissions(role.Rules)...)
-	}
-	var held []string
-	for _, document := range repo.Documents(t, repo.Root+"/config/olm-v1/installer.yaml") {
-		var role rbacv1.ClusterRole
-		if err := yaml.Unmarshal(document, &role); err == nil && role.Kind == "ClusterRole" && role.Name == "echo-operator-grants" {
-			held = permissions(role.Rules)
-		}
-	}
-	repo.Same(t, "permissions of the ClusterRole echo-operator-grants", held, want)
-}
-
-// permissions returns one line for each verb and resource.
-func permissions(rules []rbacv1.PolicyRule) (lines []string) {
-	for _, rule := range rules {
-		for _, verb := range rule.Verbs {
-			for _, url := range rule.NonResourceURLs {
-				lines = append(lines, verb+" "+url)
-			}
-			for _, group := range rule.APIGroups {
-				for _, resource := range rule.Resources {
-					lines = append(lines, fmt.Sprint(verb, " ", resource, ".", group, " ", rule.ResourceNames))
-				}
-			}
-		}
-	}
-	return lines
 }
 
 func TestNamespacesEnforceRestrictedPodSecurity(t *testing.T) {
