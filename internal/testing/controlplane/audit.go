@@ -18,8 +18,6 @@ const auditPolicy = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [Req
 // AuditEvent is the log entry of one request.
 type AuditEvent struct {
 	Verb, UserAgent, RequestURI string
-	// Stage is ResponseComplete. A watch has an earlier event with ResponseStarted.
-	Stage string
 
 	User      struct{ Username string }
 	ObjectRef *struct{ APIGroup, Resource, Subresource, Namespace, Name string }

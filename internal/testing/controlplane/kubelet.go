@@ -75,13 +75,10 @@ func StartKubelet(ctx context.Context, config *rest.Config, scheme *runtime.Sche
 				go report(ctx, writer, pod)
 			}
 		},
-		UpdateFunc: func(before, object any) {
+		UpdateFunc: func(_, object any) {
 			pod := object.(*corev1.Pod)
 			if pod.DeletionTimestamp != nil && pod.Spec.NodeName != "" {
 				go stop(ctx, writer, pod)
-			}
-			if len(before.(*corev1.Pod).Spec.SchedulingGates) > 0 && len(pod.Spec.SchedulingGates) == 0 {
-				go report(ctx, writer, pod)
 			}
 		},
 	}); err != nil {
@@ -120,35 +117,28 @@ func bind(ctx context.Context, writer client.Client, pod *corev1.Pod) error {
 	})
 }
 
-// report writes the status of a new pod once. It ignores that the pod was deleted before.
+// report writes the status of a new pod once. It retries until the pod is deleted, as a kubelet does.
 func report(ctx context.Context, writer client.Client, pod *corev1.Pod) {
-	if isIgnored(pod) {
-		return
-	}
 	if scheduled := schedulingOf(pod); scheduled.Status == corev1.ConditionTrue {
 		_ = bind(ctx, writer, pod) // A pod that was deleted, or that is bound already.
 	}
-	if reason := rejectionOf(pod); reason != "" {
-		reject(ctx, writer, pod, reason)
-		return
-	}
-	writeStatus(ctx, writer, pod, statusOf(pod))
-	if volume := missingVolume(pod); volume != "" {
-		recordMount(ctx, writer, pod, volume)
-	}
-	if pod.Spec.Containers[0].Image == Flapping {
-		flap(ctx, writer, pod)
-	}
-}
-
-// writeStatus retries until the pod is deleted, as a kubelet does.
-func writeStatus(ctx context.Context, writer client.Client, pod *corev1.Pod, status corev1.PodStatus) {
 	reported := pod.DeepCopy()
-	reported.Status = status
+	reported.Status = statusOf(pod)
 	_ = wait.PollUntilContextCancel(ctx, 500*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		err := writer.Status().Patch(ctx, reported.DeepCopy(), client.MergeFrom(pod))
 		return client.IgnoreNotFound(err) == nil, nil
 	})
+}
+
+// schedulingOf returns what the scheduler reports about the pod.
+func schedulingOf(pod *corev1.Pod) corev1.PodCondition {
+	if strings.HasSuffix(pod.Spec.Containers[0].Image, huge) {
+		return corev1.PodCondition{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+			Message: "0/1 nodes are available: 1 Insufficient memory.",
+		}
+	}
+	return corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}
 }
 
 func statusOf(pod *corev1.Pod) corev1.PodStatus {
@@ -168,10 +158,6 @@ func statusOf(pod *corev1.Pod) corev1.PodStatus {
 		container.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off 40s restarting failed container"}
 		container.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 127, Message: "out of\ntune\n"}
 	case scheduled.Status != corev1.ConditionTrue:
-	case missingVolume(pod) != "":
-		container.State.Waiting = &corev1.ContainerStateWaiting{Reason: "ContainerCreating"} // The cause is in an event.
-	case strings.HasPrefix(image, Waiting):
-		container.State.Waiting = waitingState(strings.TrimPrefix(image, Waiting))
 	case image == RootImage && (pod.Spec.SecurityContext == nil || pod.Spec.SecurityContext.RunAsUser == nil):
 		container.State.Waiting = &corev1.ContainerStateWaiting{
 			Reason: "CreateContainerConfigError", Message: "container has runAsNonRoot and image will run as root"}
@@ -190,10 +176,6 @@ func statusOf(pod *corev1.Pod) corev1.PodStatus {
 		containers = append(containers, container)
 	}
 	readiness := corev1.PodCondition{Type: corev1.PodReady, Status: ready}
-	if container.Ready && len(pod.Spec.ReadinessGates) > 0 {
-		readiness.Status, readiness.Reason = corev1.ConditionFalse, "ReadinessGatesNotReady"
-		readiness.Message = fmt.Sprintf("corresponding condition of pod readiness gate %q does not exist.", pod.Spec.ReadinessGates[0].ConditionType)
-	}
 	readiness.LastTransitionTime = metav1.NewTime(pod.CreationTimestamp.Add(-time.Minute)) // So that tests do not wait for minReadySeconds.
 	return corev1.PodStatus{
 		Phase:             phase,
