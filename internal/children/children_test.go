@@ -68,7 +68,7 @@ func withVerify(echo *echov1.Echo) {
 	echo.Spec.Verify = &echov1.Verify{From: echov1.VerifyFromCluster, PeriodSeconds: 10, TimeoutSeconds: 2, FailureThreshold: 3}
 }
 
-func everyField(echo *echov1.Echo) { echo.Spec = values.Current.EveryField() }
+func everyField(echo *echov1.Echo) { echo.Spec = values.EveryField() }
 
 // objects has one child of each kind.
 type objects map[string]Object

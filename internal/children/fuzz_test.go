@@ -22,7 +22,7 @@ func FuzzMutate(f *testing.F) {
 		f.Add(binary.BigEndian.AppendUint64(nil, seed), binary.BigEndian.AppendUint64(nil, ^seed))
 	}
 	f.Fuzz(func(t *testing.T, data, earlier []byte) {
-		echo, before := values.Current.Random(data), values.Current.Random(earlier)
+		echo, before := values.Random(data), values.Random(earlier)
 		before.ObjectMeta = echo.ObjectMeta // The same Echo, before an edit.
 		untouched := echo.DeepCopy()
 		want := desiredState(echo)

@@ -70,7 +70,7 @@ func FuzzOwnership(f *testing.F) {
 		f.Add(binary.BigEndian.AppendUint64(nil, seed), binary.BigEndian.AppendUint64(nil, ^seed))
 	}
 	f.Fuzz(func(t *testing.T, data, filling []byte) {
-		echo := values.Current.Random(data)
+		echo := values.Random(data)
 		want := desiredState(echo)
 		for _, kind := range Kinds {
 			object := kind.New()

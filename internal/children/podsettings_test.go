@@ -186,7 +186,7 @@ func FuzzPodSettings(f *testing.F) {
 		f.Add(binary.BigEndian.AppendUint64(nil, seed), binary.BigEndian.AppendUint64(nil, ^seed), []byte{byte(seed)})
 	}
 	f.Fuzz(func(t *testing.T, data, earlier, filling []byte) {
-		settings, before := values.Current.Random(data).Spec.Pod, values.Current.Random(earlier).Spec.Pod
+		settings, before := values.Random(data).Spec.Pod, values.Random(earlier).Spec.Pod
 		live := corev1.PodTemplateSpec{}
 		filler(filling).Fill(&live)
 		want := *live.DeepCopy()

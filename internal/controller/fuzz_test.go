@@ -27,7 +27,7 @@ var _ = Describe("The content of an Echo", func() {
 		const echoes = 150
 		namespace, accepted := newNamespace(), 0
 		for i := range uint64(echoes) {
-			echo := values.Current.Random(binary.BigEndian.AppendUint64(nil, uint64(GinkgoRandomSeed())+i<<32))
+			echo := values.Random(binary.BigEndian.AppendUint64(nil, uint64(GinkgoRandomSeed())+i<<32))
 			echo.Namespace, echo.UID = namespace, ""
 			spec := echo.Spec.DeepCopy()
 			Expect(admin.Create(ctx, echo, client.DryRunAll)).To(Succeed())

@@ -17,7 +17,7 @@ var inputs = children.Inputs{ServerImage: controlplane.ServerImage, VerifierImag
 
 // A larger child is a stub in the cache, so each reconciliation would read it from the API server.
 func TestChildrenOfTheDefaultServerAreCached(t *testing.T) {
-	for _, c := range values.Current.Cases() {
+	for _, c := range values.Cases() {
 		echo := &echov1.Echo{}
 		if len(c.Rejection) > 0 {
 			continue

@@ -29,7 +29,7 @@ func FuzzOf(f *testing.F) {
 		f.Add(binary.BigEndian.AppendUint64(nil, seed), binary.BigEndian.AppendUint64(nil, ^seed))
 	}
 	f.Fuzz(func(t *testing.T, data, specData []byte) {
-		echo, observed := values.Current.Random(specData), Observation{}
+		echo, observed := values.Random(specData), Observation{}
 		echo.Generation = 7
 		filler := observations(data)
 		filler.Fill(&observed)
@@ -190,7 +190,9 @@ func fillRoute(echo *echov1.Echo, observed *Observation, filler *randfill.Filler
 	object := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: echo.Namespace, Generation: 3}}
 	var state int32
 	routed = true
-	for _, ref := range children.ParentRefs(echo, children.Inputs{}) {
+	shop := gatewayv1.HTTPRoute{Spec: gatewayv1.HTTPRouteSpec{CommonRouteSpec: gatewayv1.CommonRouteSpec{ParentRefs: []gatewayv1.ParentReference{{Name: "public"}}}}}
+	refs := children.ParentRefs(echo, children.Inputs{OverriddenRoutes: []gatewayv1.HTTPRoute{shop}})
+	for _, ref := range refs {
 		response := gatewayv1.RouteParentStatus{ParentRef: ref, Conditions: []metav1.Condition{
 			{Type: accepted, Status: metav1.ConditionTrue, ObservedGeneration: 3}, {Type: resolvedRefs, Status: metav1.ConditionTrue, ObservedGeneration: 3},
 		}}
@@ -219,7 +221,7 @@ func fillRoute(echo *echov1.Echo, observed *Observation, filler *randfill.Filler
 			return &Route{Object: object, Failure: &observed.Rejected[0]}, false
 		}
 	}
-	return &Route{Object: object}, routed
+	return &Route{Object: object, ParentRefs: refs}, routed
 }
 
 // fillVerification adds a verifier of any state to the observation, if the Echo wants one.

@@ -364,7 +364,7 @@ func statusOf(echo *echov1.Echo, observed Observation) echov1.EchoStatus {
 
 // withParents adds the references of the HTTPRoute that the Echo declares.
 func withParents(echo *echov1.Echo, observed *Observation) {
-	if observed.Route != nil {
+	if observed.Route != nil && observed.Route.ParentRefs == nil {
 		observed.Route.ParentRefs = children.ParentRefs(echo, children.Inputs{})
 	}
 }

@@ -1,119 +1,147 @@
-// Package values generates the values of an Echo's fields from the schema of the CRD: the minimum, the
-// maximum and another valid value, invalid values of each keyword, and random values. A new field needs
-// nothing here. What the keywords of a schema do not say is in the table of rules.
+// Package values has valid and invalid values for every field of an Echo, and makes random Echoes from them.
 package values
 
 import (
+	"context"
 	"fmt"
-	"maps"
-	"regexp"
+	"math"
+	"math/rand"
 	"slices"
 	"strings"
 
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/randfill/bytesource"
 	"sigs.k8s.io/yaml"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/config/crd"
 )
 
-type (
-	props  = apiextensionsv1.JSONSchemaProps
-	object = map[string]any
+type object = map[string]any
+
+// The API server makes the other schemas from that of the CRD.
+var (
+	crdSchema  = readSchema()
+	structural = must(schema.NewStructural(crdSchema))
+	keywords   = validation.NewSchemaValidatorFromOpenAPI(structural.ToKubeOpenAPI())
+	rules      = cel.NewValidator(structural, true, math.MaxInt64)
 )
 
-// Kind is the kind of the Echoes.
-var Kind = echov1.GroupVersion.WithKind("Echo")
-
-// Schema is the schema of Echoes in a CRD.
-type Schema struct{ root, spec *props }
-
-// Current is the schema of the CRD of this tree.
-var Current = func() *Schema {
+func readSchema() *apiextensions.JSONSchemaProps {
 	var current apiextensionsv1.CustomResourceDefinition
+	var internal apiextensions.CustomResourceDefinition
 	if err := yaml.UnmarshalStrict(crd.Echoes, &current); err != nil {
 		panic(err)
 	}
-	return Of(&current)
-}()
-
-// Of returns the schema of a CRD.
-func Of(crd *apiextensionsv1.CustomResourceDefinition) *Schema {
-	root := crd.Spec.Versions[0].Schema.OpenAPIV3Schema
-	return &Schema{root, new(root.Properties["spec"])}
+	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(&current, &internal, nil); err != nil {
+		panic(err)
+	}
+	return internal.Spec.Validation.OpenAPIV3Schema
 }
 
-// Field is a field of the spec, and values for it.
-type Field struct {
-	Path                      string // In the spec: page.title. That of the spec itself is empty.
-	Required                  bool
-	Minimum, Maximum, Another any
-	Invalid                   []Invalid
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err) // The CRD and the tables are constants.
+	}
+	return value
 }
 
-// Invalid is a value that violates one keyword of a schema.
-type Invalid struct {
-	Keyword string
-	Value   any // Nil if the field is unset.
-	// Texts are parts of the API server's message: the path of the value, and the limit.
-	Texts []string
+// keywordErrors returns what the API server reports of an Echo before it evaluates the rules.
+func keywordErrors(echo object) field.ErrorList {
+	return append(validation.ValidateCustomResource(nil, echo, keywords), listtype.ValidateListSetsAndMaps(nil, structural, echo)...)
 }
 
-// Fields returns the spec and all its fields. The fields of a list's items are part of the list.
-func (s *Schema) Fields() []Field { return fields("", s.spec, true) }
-
-func fields(path string, schema *props, required bool) []Field {
-	if choices, found := choices[path]; found && len(choices) == 0 {
-		return nil
-	}
-	field := Field{Path: path, Required: required, Invalid: invalid(path, schema)}
-	for i := range field.Invalid {
-		field.Invalid[i].Texts[0] = strings.Trim("spec."+path, ".") + field.Invalid[i].Texts[0]
-	}
-	if required {
-		field.Invalid = append(field.Invalid, Invalid{"required", nil, []string{strings.Trim("spec."+path, "."), "Required value"}})
-	}
-	field.Minimum = source{mode: minimum}.value(path, schema)
-	field.Maximum = source{mode: maximum}.value(path, schema)
-	field.Another = source{mode: another}.value(path, schema)
-	all := []Field{field}
-	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
-		all = append(all, fields(join(path, name), new(schema.Properties[name]), slices.Contains(schema.Required, name))...)
-	}
-	return all
+func ruleErrors(echo object) field.ErrorList {
+	errs, _ := rules.Validate(context.Background(), nil, structural, defaulted(echo), nil, math.MaxInt64)
+	return errs
 }
 
-// With returns a spec with few other fields than the given one. The spec is valid if the value is.
-// With nil, the field is unset.
-func (s *Schema) With(path string, value any) map[string]any {
-	spec, isObject := value.(object)
-	if path != "" || !isObject {
-		spec = source{mode: minimum}.value("", s.spec).(object)
-		s.set(spec, path, value)
-	}
-	spec = runtime.DeepCopyJSON(spec)
-	repair(spec, path)
-	return spec
+func defaulted(echo object) object {
+	echo = runtime.DeepCopyJSON(echo)
+	defaulting.Default(echo, structural)
+	return echo
 }
 
-// set sets a field, and what its parents require.
-func (s *Schema) set(spec object, path string, value any) {
-	schema, names := s.spec, strings.Split(path, ".")
-	for i, name := range names[:len(names)-1] {
-		schema = new(schema.Properties[name])
-		if _, found := spec[name].(object); !found {
-			spec[name] = source{mode: minimum}.value(strings.Join(names[:i+1], "."), schema)
+// edit returns a copy of an Echo with changes, by path. An unset parent gets its first valid value. Nil unsets a field.
+func edit(echo object, changes object) object {
+	echo = runtime.DeepCopyJSON(echo)
+	for path, value := range changes {
+		parent, names := echo, strings.Split(path, ".")
+		for i, name := range names[:len(names)-1] {
+			name, isItem := strings.CutSuffix(name, "[0]")
+			if items, isList := parent[name].([]any); parent[name] == nil || isList && len(items) == 0 {
+				parent[name] = decoded(firstValid(strings.Join(append(slices.Clone(names[:i]), name), ".")))
+			}
+			if isItem {
+				parent = parent[name].([]any)[0].(object)
+			} else {
+				parent = parent[name].(object)
+			}
 		}
-		spec = spec[name].(object)
+		switch name, isItem := strings.CutSuffix(names[len(names)-1], "[0]"); {
+		case value == nil:
+			delete(parent, name)
+		case isItem:
+			parent[name] = []any{decoded(value)}
+		default:
+			parent[name] = decoded(value)
+		}
 	}
-	if last := names[len(names)-1]; value == nil {
-		delete(spec, last)
-	} else {
-		spec[last] = value
+	return echo
+}
+
+// firstValid returns the first valid value of an object or a list.
+func firstValid(path string) any {
+	i := slices.IndexFunc(fields, func(f entry) bool { return "spec."+f.path == path })
+	if i < 0 {
+		return object{}
 	}
+	return fields[i].valid[0]
+}
+
+// decoded returns a copy of a value as a JSON decoder returns it, with integers as int64.
+func decoded(value any) (copied any) {
+	if err := json.Unmarshal(must(json.Marshal(value)), &copied); err != nil {
+		panic(err)
+	}
+	return copied
+}
+
+var smallest = object{
+	"apiVersion": echov1.GroupVersion.String(), "kind": "Echo", "metadata": object{"name": "hello"}, "spec": object{"message": "m"},
+}
+
+// withEveryField returns an Echo with the changes and the last valid value of every field that the rules permit beside them.
+func withEveryField(changes object) object {
+	all := []object{changes}
+	for _, f := range fields {
+		all = append(all, f.changes(f.valid[len(f.valid)-1]))
+	}
+	return editedValidly(smallest, append(all, changes))
+}
+
+// EveryField returns a spec that sets every field of a custom server, where possible to another value than its default.
+func EveryField() echov1.EchoSpec {
+	return typed(withEveryField(object{"spec.image": "docker.io/library/nginx:1.29"})).Spec
+}
+
+func typed(echo object) *echov1.Echo {
+	result := &echov1.Echo{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(echo, result); err != nil {
+		panic(err) // The schema is generated from the type.
+	}
+	return result
 }
 
 // Case is an Echo, and the parts of the API server's message if it rejects the Echo.
@@ -123,153 +151,101 @@ type Case struct {
 	Rejection []string
 }
 
-// Cases returns Echoes that set each field to each of its values, and those of the rules.
-func (s *Schema) Cases() (all []Case) {
-	add := func(name string, spec any, rejection ...string) {
-		echo := &unstructured.Unstructured{Object: object{"spec": spec}}
-		echo.SetGroupVersionKind(Kind)
-		echo.SetName("cases")
-		all = append(all, Case{name, echo, rejection})
-	}
-	for _, f := range s.Fields() {
-		name := strings.Trim("spec."+f.Path, ".")
-		add(name+" minimum", s.With(f.Path, f.Minimum))
-		add(name+" maximum", s.With(f.Path, f.Maximum))
-		add(name+" another", s.With(f.Path, f.Another))
-		if !f.Required {
-			full := source{mode: maximum}.value("", s.spec).(object)
-			s.set(full, f.Path, nil)
-			add(name+" unset", s.With("", full))
-		}
-		for i, invalid := range f.Invalid {
-			spec := invalid.Value
-			if f.Path != "" {
-				minimal := source{mode: minimum}.value("", s.spec).(object)
-				s.set(minimal, f.Path, invalid.Value)
-				spec = minimal
+// Cases returns Echoes that set each field to each of its values, that leave it unset, and those of the combinations.
+func Cases() (all []Case) {
+	add := func(name string, echo object, isValid bool) {
+		c := Case{Name: name, Echo: &unstructured.Unstructured{Object: echo}}
+		if !isValid {
+			c.Rejection = []string{"is invalid"}
+			errs := keywordErrors(echo)
+			for _, err := range errs {
+				c.Rejection = append(c.Rejection, err.Field) // Only messages of rules are the same in every version of Kubernetes.
 			}
-			add(fmt.Sprintf("%s violates %s %d", name, invalid.Keyword, i), spec, invalid.Texts...)
-		}
-	}
-	for _, rule := range Rules {
-		for i, values := range slices.Concat(rule.Valid, rule.Violations) {
-			name, rejection := fmt.Sprintf("rule %q valid %d", rule.Message, i), []string(nil)
-			if i >= len(rule.Valid) {
-				name, rejection = fmt.Sprintf("rule %q violation %d", rule.Message, i-len(rule.Valid)), []string{rule.Message}
-			}
-			add(name, source{mode: minimum}.value("", s.spec), rejection...)
-			for path, value := range values {
-				if rest, found := strings.CutPrefix(path, "spec."); found {
-					s.set(all[len(all)-1].Echo.Object["spec"].(object), rest, value)
-				} else if err := unstructured.SetNestedField(all[len(all)-1].Echo.Object, value, strings.Split(path, ".")...); err != nil {
-					panic(err) // The paths are constants.
+			if len(errs) == 0 {
+				for _, err := range ruleErrors(echo) {
+					c.Rejection = append(c.Rejection, err.Detail)
 				}
 			}
 		}
+		all = append(all, c)
+	}
+	for _, f := range fields {
+		for i, value := range f.valid {
+			add(fmt.Sprintf("spec.%s valid %d", f.path, i), edit(smallest, f.changes(value)), true)
+		}
+		for i, value := range f.invalid {
+			add(fmt.Sprintf("spec.%s invalid %d", f.path, i), edit(smallest, f.changes(value)), false)
+		}
+		var wrongType any = "text"
+		if _, isText := f.valid[0].(string); isText {
+			wrongType = 1
+		}
+		add("spec."+f.path+" of another type", edit(smallest, f.changes(wrongType)), false)
+		if !slices.Contains(f.invalid, nil) {
+			add("spec."+f.path+" unset beside all other fields", edit(withEveryField(f.with), object{"spec." + f.path: nil}), true)
+		}
+	}
+	for _, changes := range validCombinations {
+		add(fmt.Sprint(changes), edit(smallest, changes), true)
+	}
+	for _, changes := range invalidCombinations {
+		add(fmt.Sprint(changes), edit(smallest, changes), false)
 	}
 	return all
 }
 
-func join(path, name string) string { return strings.TrimPrefix(path+"."+name, ".") }
-
-// invalid returns values that violate a keyword of the schema. The first text is the path of the
-// violation below that of the schema.
-func invalid(path string, schema *props) (all []Invalid) {
-	add := func(keyword string, value any, texts ...string) {
-		all = append(all, Invalid{keyword, value, append([]string{""}, texts...)})
-	}
-	// inside adds the violations of an item, an entry or a field, in a value that contains it.
-	inside := func(path, at string, schema *props, wrap func(any) any) {
-		for _, v := range invalid(path, schema) {
-			v.Value, v.Texts[0] = wrap(v.Value), at+v.Texts[0]
-			all = append(all, v)
+// edits are the valid changes of the tables.
+var edits = func() []object {
+	all := slices.DeleteFunc(slices.Clone(validCombinations), func(changes object) bool { return changes["metadata.name"] != nil })
+	for _, f := range fields {
+		for _, value := range f.valid {
+			all = append(all, f.changes(value))
 		}
 	}
-	small := source{mode: minimum}
-	switch {
-	case schema.XIntOrString:
-		add("type", true)
-	case schema.Type == "string":
-		add("type", int64(1), "string")
+	return all
+}()
+
+// Random returns a valid Echo with the defaults of the API server. The same data returns the same Echo. Eight bytes of data are enough.
+func Random(data []byte) *echov1.Echo {
+	random := rand.New(bytesource.New(data)) //nolint:gosec // It must be reproducible.
+	names := []string{"hello", "a", "0", "a--b", "echo", "1-2-3", strings.Repeat("n", 56)}
+	name := names[random.Intn(len(names))]
+	chosen := make([]object, random.Intn(24))
+	for i := range chosen {
+		if chosen[i] = edits[random.Intn(len(edits))]; random.Intn(4) == 0 {
+			chosen[i] = object{"spec." + freeTexts[random.Intn(len(freeTexts))]: randomText(random)}
+		}
+	}
+	result := typed(defaulted(editedValidly(smallest, chosen)))
+	result.ObjectMeta = metav1.ObjectMeta{Namespace: "op-demo", Name: name, UID: "11111111-2222-3333-4444-555555555555"}
+	return result
+}
+
+// editedValidly returns the Echo with those of the changes that no rule rejects, in their order.
+func editedValidly(echo object, changes []object) object {
+	edited := echo
+	for _, c := range changes {
+		edited = edit(edited, c)
+	}
+	switch half := len(changes) / 2; {
+	case len(ruleErrors(edited)) == 0:
+		return edited
+	case half == 0:
+		return echo
 	default:
-		add("type", "text", schema.Type)
-	}
-	switch {
-	case len(schema.Enum) > 0:
-		add("enum", "unknown", fmt.Sprint(decoded(schema.Enum[0].Raw)))
-	case schema.Type == "string" || schema.XIntOrString:
-		invalidTexts(schema, add)
-	case schema.Type == "integer":
-		if schema.Minimum != nil {
-			add("minimum", int64(*schema.Minimum)-1, fmt.Sprintf("greater than or equal to %v", int64(*schema.Minimum)))
-		}
-		if schema.Maximum != nil {
-			add("maximum", int64(*schema.Maximum)+1, fmt.Sprintf("less than or equal to %v", int64(*schema.Maximum)))
-		}
-	case schema.Type == "array":
-		items := small.list(path, schema, 2)
-		if schema.MinItems != nil {
-			add("minItems", items[:*schema.MinItems-1], fmt.Sprintf("at least %d", *schema.MinItems))
-		}
-		if schema.MaxItems != nil {
-			add("maxItems", small.list(path, schema, int(*schema.MaxItems)+1), "Too many", fmt.Sprint(*schema.MaxItems))
-		}
-		if len(schema.XListMapKeys) > 0 {
-			add("x-kubernetes-list-map-keys", []any{items[0], items[0]}, "Duplicate value")
-		}
-		item, path := schema.Items.Schema, path+".*"
-		inside(path, "[0]", item, func(value any) any { return []any{value} })
-		for name := range item.Properties {
-			inside(join(path, name), "[0]."+name, new(item.Properties[name]), func(value any) any {
-				changed := small.value(path, item).(object)
-				changed[name] = value
-				return []any{changed}
-			})
-		}
-		for _, name := range item.Required {
-			changed := small.value(path, item).(object)
-			delete(changed, name)
-			all = append(all, Invalid{"required", []any{changed}, []string{"[0]." + name, "Required value"}})
-		}
-	case schema.AdditionalProperties != nil:
-		if schema.MaxProperties != nil {
-			add("maxProperties", small.entries(path, schema, int(*schema.MaxProperties)+1), "Too many", fmt.Sprint(*schema.MaxProperties))
-		}
-		key := keys(path)[0]
-		inside(path+".*", "."+key, schema.AdditionalProperties.Schema, func(value any) any { return object{key: value} })
-	}
-	return all
-}
-
-// invalidTexts adds strings that violate the length or the pattern.
-func invalidTexts(schema *props, add func(keyword string, value any, texts ...string)) {
-	small := source{mode: minimum}
-	if schema.MinLength != nil && *schema.MinLength > 0 {
-		add("minLength", strings.Repeat("a", int(*schema.MinLength)-1), fmt.Sprintf("at least %d", *schema.MinLength))
-	}
-	if limit := schema.MaxLength; limit != nil {
-		long := strings.Repeat("é", int(*limit)+1)
-		if schema.Pattern != "" {
-			long = source{mode: maximum}.matching(schema.Pattern, int(*limit), true)
-		}
-		add("maxLength", long, "Too long", fmt.Sprint(*limit))
-	}
-	if schema.Pattern == "" {
-		return
-	}
-	pattern, valid := regexp.MustCompile(schema.Pattern), small.matching(schema.Pattern, 0, false)
-	for _, text := range []string{"", valid + "\n" + valid, valid + "é", " " + valid, "-" + valid, "A b", "a.*.b"} {
-		if !pattern.MatchString(text) && (text != "" || schema.MinLength == nil) {
-			add("pattern", text, schema.Pattern)
-		}
+		return editedValidly(editedValidly(echo, changes[:half]), changes[half:])
 	}
 }
 
-// decoded decodes a value of the schema, with integers as int64.
-func decoded(text []byte) any {
-	var value any
-	if err := json.Unmarshal(text, &value); err != nil {
-		panic(err) // A parsed CRD contains only valid JSON.
+// randomText returns a string of pieces with a special meaning in HTML, for the kubelet, in Go templates, in terminals or in logs.
+func randomText(random *rand.Rand) string {
+	pieces := []string{
+		"a", " ", "\n", "\r\n", "\t", "\x00", "\x1b[31m", "\u202e", "\ufeff", "\u2028", "é", "😀", "<", "</title>", "</main>", "<script>alert(1)</script>",
+		"<!--", "-->", "]]>", "&amp;", "&#0;", `"`, "'", "`", `\`, "%s%n", "{{.}}", "$", "$$", "$(HOME)", "$(ECHO_TEXT)", "$(", "level=error",
 	}
-	return value
+	text := pieces[random.Intn(len(pieces))]
+	for range random.Intn(8) {
+		text += pieces[random.Intn(len(pieces))]
+	}
+	return text
 }
