@@ -1,10 +1,6 @@
 package docs
 
-import (
-	"path"
-	"slices"
-	"testing"
-)
+import "slices"
 
 const root = "../.."
 
@@ -29,14 +25,15 @@ func apply(spec string) string {
 	return "kubectl apply -f - <<END\napiVersion: kkloud.io/v1\nkind: Echo\nmetadata: {name: hello}\nspec: " + spec + "\nEND"
 }
 
-// quickStart is the page whose commands TestQuickStart runs.
-const quickStart = "README.md"
+const (
+	quickStart = "README.md"
+	tutorial   = "docs/getting-started.md"
+	runbooks   = "docs/runbooks.md"
+	statusPage = "docs/status.md"
 
-// runbooks is the page with a section for each alert.
-const runbooks = "docs/runbooks.md"
-
-// demoNamespace is the namespace that the pages use.
-const demoNamespace = "echo-demo"
+	// demoNamespace is the namespace that the pages use.
+	demoNamespace = "echo-demo"
+)
 
 var hello = apply(`{message: hello, verify: {}}`) + `
 kubectl wait --for=condition=Ready --timeout=2m echo/hello`
@@ -72,18 +69,4 @@ for i in $(seq 120); do
   [ "$(kubectl get echo hello -o jsonpath='{.status.conditions[?(@.type=="Verified")].reason}')" != VerifierNotRunning ] || break
   sleep 1
 done`},
-}
-
-// test/e2e/helm runs the commands of docs/helm.md.
-func TestEveryShellBlockRunsOrIsAnExample(t *testing.T) {
-	for _, page := range pages(t) {
-		top := page == "README.md" || path.Dir(page) == "docs"
-		for _, b := range blocks(readFile(t, page)) {
-			runs := slices.Contains([]string{tutorial, quickStart, "docs/helm.md"}, page) ||
-				slices.ContainsFunc(runPages, func(p runPage) bool { return p.name == page && p.runs(b.section) })
-			if top && !runs && !b.example {
-				t.Errorf("%s:%d: the commands run in no test: add the page to runPages, or precede the block with %s", page, b.line, exampleMark)
-			}
-		}
-	}
 }
