@@ -54,7 +54,7 @@ var (
 	labels = values{
 		object{}, object{longestKey: "v"}, entries(16), object{"app.kubernetes.io/part-of": "v", "x.kkloud.io/k": "v", "topology.kubernetes.io/zone": "v"},
 	}
-	labelErrors = append(keyErrors[:len(keyErrors):len(keyErrors)], object{"kkloud.io/echo": "v"}, object{"app.kubernetes.io/name": "v"},
+	labelErrors = append(keyErrors, object{"kkloud.io/echo": "v"}, object{"app.kubernetes.io/name": "v"},
 		object{"app.kubernetes.io/managed-by": "v"}, object{"pod-template-hash": "v"}, object{"controller-revision-hash": "v"})
 	labelValues      = values{"", rep("v", 63), "A_b.c-9"}
 	labelValueErrors = values{"-v", "v-", "a b", "a\nb", rep("v", 64)}
@@ -62,7 +62,7 @@ var (
 		object{}, object{longestKey: "v"}, object{"a": rep("😀", 4096), "b": ""},
 		entries(16), object{"k8s.io/k": "v", "cluster-autoscaler.kubernetes.io/safe-to-evict": "v", "service.beta.kubernetes.io/aws-load-balancer-type": "v"},
 	}
-	annotationErrors = append(keyErrors[:len(keyErrors):len(keyErrors)], object{"a": rep("v", 2048), "b": rep("v", 2049)}, object{"kkloud.io/k": "v"},
+	annotationErrors = append(keyErrors, object{"a": rep("v", 2048), "b": rep("v", 2049)}, object{"kkloud.io/k": "v"},
 		object{"deployment.kubernetes.io/revision": "v"}, object{"deprecated.daemonset.template.generation": "v"},
 		object{"kubectl.kubernetes.io/last-applied-configuration": "v"}, object{"container.apparmor.security.beta.kubernetes.io/echo": "v"})
 )

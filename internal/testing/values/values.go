@@ -243,9 +243,9 @@ func randomText(random *rand.Rand) string {
 		"a", " ", "\n", "\r\n", "\t", "\x00", "\x1b[31m", "\u202e", "\ufeff", "\u2028", "é", "😀", "<", "</title>", "</main>", "<script>alert(1)</script>",
 		"<!--", "-->", "]]>", "&amp;", "&#0;", `"`, "'", "`", `\`, "%s%n", "{{.}}", "$", "$$", "$(HOME)", "$(ECHO_TEXT)", "$(", "level=error",
 	}
-	text := pieces[random.Intn(len(pieces))]
-	for range random.Intn(8) {
-		text += pieces[random.Intn(len(pieces))]
+	chosen := make([]string, 1+random.Intn(8))
+	for i := range chosen {
+		chosen[i] = pieces[random.Intn(len(pieces))]
 	}
-	return text
+	return strings.Join(chosen, "")
 }
