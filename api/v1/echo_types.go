@@ -45,7 +45,8 @@ type EchoSpec struct {
 
 	// Headers of each response, for example Location or Cache-Control: at most 16. Names are
 	// case-insensitive. Content-Type replaces the default, which is text/plain; charset=utf-8, or with
-	// `page` text/html; charset=utf-8. Not with `image`: your own image sets its headers.
+	// `page` text/html; charset=utf-8. Cache-Control replaces no-store, the default of a `page` with the
+	// status code 503. Not with `image`: your own image sets its headers.
 	// When unset, a response has only the headers that the server sets itself.
 	//
 	// +optional
@@ -85,8 +86,8 @@ type EchoSpec struct {
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Target port",xDescriptors="urn:alm:descriptor:com.tectonic.ui:number"
 	TargetPort int32 `json:"targetPort,omitempty"`
 
-	// Returns an HTML page that shows the message, instead of plain text. The page
-	// escapes markup in the message and the title. Not with `image`.
+	// Returns an HTML page that shows the message, instead of plain text. URLs in the message are links.
+	// The page escapes markup in the message and the title. Not with `image`.
 	//
 	// +optional
 	// +operator-sdk:csv:customresourcedefinitions:type=spec,displayName="Page"
@@ -247,7 +248,8 @@ type Page struct {
 	Title string `json:"title,omitempty"`
 
 	// The language of the title and the message, for example "vi" or "pt-BR" (BCP 47), for
-	// screen readers and translators. When unset, the page has no language attribute.
+	// screen readers, translators and the direction of writing. When unset, the page has no language
+	// attribute, and each line has the direction of its first letter.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=2

@@ -1,7 +1,9 @@
 package children
 
 import (
+	"cmp"
 	"encoding/binary"
+	"net/http"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -48,7 +50,7 @@ func FuzzMutate(f *testing.F) {
 			t.Errorf("headers of the server = %q, want at least %v", headers, echo.Spec.Headers)
 		}
 		if echo.Spec.Page != nil {
-			expectPage(t, Text(echo), pageTitle(echo), echo.Spec.Message)
+			expectPage(t, echo)
 		}
 	})
 }
@@ -56,7 +58,8 @@ func FuzzMutate(f *testing.F) {
 // FuzzPage checks that a page has only the elements of the template, and that it shows message
 // and title literally.
 func FuzzPage(f *testing.F) {
-	for _, text := range []string{"", "a", "</title><script>alert(1)</script>", "</main>", "<!--", "&lt;", "\x00", "\r\n", "{{.}}", "'\"`"} {
+	for _, text := range []string{"", "a", "</title><script>alert(1)</script>", "</main>", "<!--", "&lt;", "\x00", "\r\n", "{{.}}", "'\"`",
+		"http://a.example/?b=c&d=(e).", `https://a.example/"onclick="alert(1)`, "https://例え.jp/状態。", "javascript:http://a&quot;x"} {
 		f.Add(text, text)
 	}
 	f.Fuzz(func(t *testing.T, title, message string) {
@@ -64,15 +67,8 @@ func FuzzPage(f *testing.F) {
 			t.Skip("the API server stores only valid UTF-8")
 		}
 		echo := newEcho(withPage(title), func(e *echov1.Echo) { e.Spec.Message = message })
-		expectPage(t, Text(echo), pageTitle(echo), message)
+		expectPage(t, echo)
 	})
-}
-
-func pageTitle(echo *echov1.Echo) string {
-	if echo.Spec.Page.Title == "" {
-		return echo.Name
-	}
-	return echo.Spec.Page.Title
 }
 
 // serverText returns the text in the container's argument or variable.
@@ -95,32 +91,66 @@ func expectExpansion(t *testing.T, argument, want string) {
 	}
 }
 
-// expectPage parses the page as a browser does.
-func expectPage(t *testing.T, page, title, message string) {
+// expectPage parses the page as a browser does, and returns its links.
+func expectPage(t *testing.T, echo *echov1.Echo) (links []string) {
 	t.Helper()
-	document, err := html.Parse(strings.NewReader(page))
+	document, err := html.Parse(strings.NewReader(Text(echo)))
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The HTML parser normalizes newlines and replaces NUL.
+	normalized := strings.NewReplacer("\r\n", "\n", "\r", "\n", "\x00", "\uFFFD")
+	message, title := normalized.Replace(echo.Spec.Message), normalized.Replace(cmp.Or(echo.Spec.Page.Title, echo.Name))
 	texts, elements := map[atom.Atom]string{}, []string{}
 	for node := range document.Descendants() {
 		switch node.Type { //nolint:exhaustive // Other types do not occur below the document.
 		case html.ElementNode:
+			if node.DataAtom == atom.A {
+				links = append(links, expectLink(t, node, message))
+				continue
+			}
 			elements = append(elements, node.Data)
+			for _, attribute := range node.Attr {
+				elements = append(elements, attribute.Key)
+			}
 		case html.TextNode:
-			texts[node.Parent.DataAtom] += node.Data
+			parent := node.Parent
+			if parent.DataAtom == atom.A {
+				parent = parent.Parent
+			}
+			texts[parent.DataAtom] += node.Data
 		case html.CommentNode:
 			t.Errorf("the page contains the comment %q, want none", node.Data)
 		}
 	}
-	if got, want := strings.Join(elements, " "), "html head meta meta meta title style body header h1 main"; got != want {
-		t.Errorf("elements = %s, want %s; if page.html has a new element, add it to expectPage", got, want)
+	want := "html dir head meta charset meta name content meta name content link rel href title style body main h1 p"
+	if echo.Spec.Page.Language != "" {
+		want = strings.Replace(want, "html", "html lang", 1)
 	}
-	// The HTML parser normalizes newlines and replaces NUL.
-	normalized := strings.NewReplacer("\r\n", "\n", "\r", "\n", "\x00", "\uFFFD")
-	for element, want := range map[atom.Atom]string{atom.Title: title, atom.H1: title, atom.Main: message} {
-		if got := texts[element]; got != normalized.Replace(want) {
-			t.Errorf("<%s> contains %q, want %q", element, got, normalized.Replace(want))
+	if echo.Spec.StatusCode == http.StatusServiceUnavailable {
+		want = strings.Replace(want, "charset", "charset meta name content", 1)
+	}
+	if got := strings.Join(elements, " "); got != want {
+		t.Errorf("elements and attributes = %s, want %s; if page.html has a new one, add it to expectPage", got, want)
+	}
+	for element, want := range map[atom.Atom]string{atom.Title: title, atom.H1: title, atom.P: message} {
+		if got := texts[element]; got != want {
+			t.Errorf("<%s> contains %q, want %q", element, got, want)
 		}
 	}
+	return links
+}
+
+// expectLink checks that a link leads to the URL that it shows, and returns that.
+func expectLink(t *testing.T, link *html.Node, message string) string {
+	t.Helper()
+	if len(link.Attr) != 1 || link.Attr[0].Key != "href" || link.FirstChild == nil || link.FirstChild != link.LastChild {
+		t.Fatalf("link with attributes %v and content %v, want only an href and a text", link.Attr, link.FirstChild)
+	}
+	href, text := link.Attr[0].Val, link.FirstChild.Data
+	scheme, _, _ := strings.Cut(strings.ToLower(href), "://")
+	if href != text || !strings.Contains(message, href) || scheme != "http" && scheme != "https" || strings.ContainsAny(href, "\"'<> \n") {
+		t.Errorf("link to %q shows %q, want a URL of the message %q", href, text, message)
+	}
+	return href
 }

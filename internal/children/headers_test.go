@@ -53,6 +53,15 @@ func TestServerAndVerifierHaveTheDeclaredHeadersInTheOrderOfTheSpec(t *testing.T
 			newEcho(withPage("t"), withHeaders("CONTENT-TYPE", "application/xhtml+xml")),
 			[]string{"CONTENT-TYPE: application/xhtml+xml"}, []string{"CONTENT-TYPE: application/xhtml+xml"},
 		},
+		"a page with status 503": {
+			newEcho(withPage("t"), withStatusCode(503)),
+			[]string{html, "Cache-Control: no-store"}, []string{html, "Cache-Control: no-store"},
+		},
+		"a page with status 503 and declared caching": {
+			newEcho(withPage("t"), withStatusCode(503), withHeaders("cache-control", "max-age=60")),
+			[]string{"cache-control: max-age=60", html}, []string{"cache-control: max-age=60", html},
+		},
+		"status 503 without a page": {newEcho(withStatusCode(503)), nil, []string{text}},
 		"a redirect": {
 			newEcho(withStatusCode(301), withHeaders("Location", "/new")), []string{"Location: /new"}, []string{"Location: /new", text},
 		},

@@ -1,12 +1,15 @@
 package children
 
 import (
+	"cmp"
 	_ "embed"
 	"html/template"
-	"math"
+	"net/http"
+	"regexp"
 	"slices"
-	"strconv"
 	"strings"
+
+	"golang.org/x/text/language"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 )
@@ -16,19 +19,41 @@ var pageHTML string
 
 var pageTemplate = template.Must(template.New("page").Parse(pageHTML))
 
+// The parts of a URL in a message whose markup is escaped. The entities of quotes and angle brackets end a URL, and it
+// contains parentheses only in pairs. Punctuation at its end belongs to the sentence.
+const (
+	letter = `\pL\pM\pN\p{So}$+=~/_\-`
+	char   = `(?:[` + letter + `!#%*,.:;?@]|&amp;)`
+	pair   = `\(` + char + `*\)`
+)
+
+var links = regexp.MustCompile(`(?i)\bhttps?://(?:` + char + `|` + pair + `)*(?:[` + letter + `]|` + pair + `)`)
+
+// maxLinked is the most bytes of a message with links, each of which contains its URL twice. Linux limits one argument,
+// here the page, to 128 KiB.
+const maxLinked = 100 << 10
+
+// rightToLeft are the scripts that are written from right to left.
+var rightToLeft = []string{"Adlm", "Arab", "Hebr", "Mand", "Nkoo", "Rohg", "Samr", "Syrc", "Thaa"}
+
 // Text returns the response body: the message or, with spec.page, the HTML page that shows it.
 func Text(echo *echov1.Echo) string {
 	page := echo.Spec.Page
 	if page == nil {
 		return echo.Spec.Message
 	}
-	title := page.Title
-	if title == "" {
-		title = echo.Name
+	message := template.HTMLEscapeString(echo.Spec.Message)
+	if linked := links.ReplaceAllString(message, `<a href="$0">$0</a>`); len(linked) <= maxLinked {
+		message = linked
+	}
+	direction := "auto"
+	if script, _ := language.Make(page.Language).Script(); slices.Contains(rightToLeft, script.String()) {
+		direction = "rtl"
 	}
 	var html strings.Builder
-	err := pageTemplate.Execute(&html, struct{ Language, Title, Color, TitleColor, Message string }{
-		page.Language, title, page.Color, titleColor(page.Color), echo.Spec.Message,
+	err := pageTemplate.Execute(&html, map[string]any{
+		"Title": cmp.Or(page.Title, echo.Name), "Language": page.Language, "Direction": direction, "Color": page.Color,
+		"Unavailable": unavailable(echo), "Message": template.HTML(message), //nolint:gosec // It is escaped.
 	})
 	if err != nil {
 		panic(err) // Template and data types are constant, so this is a programming error.
@@ -37,53 +62,25 @@ func Text(echo *echov1.Echo) string {
 	return strings.TrimSuffix(html.String(), "\n")
 }
 
-const contentType = "Content-Type"
+func unavailable(echo *echov1.Echo) bool {
+	return echo.Spec.StatusCode == http.StatusServiceUnavailable
+}
 
-// serverHeaders returns the headers that the operator declares to the default server: those of the spec, and the
-// content type of a page.
+const contentType, cacheControl = "Content-Type", "Cache-Control"
+
+// serverHeaders returns the headers that the operator declares to the default server: those of the spec, and those of a
+// page that the spec does not declare.
 func serverHeaders(echo *echov1.Echo) []echov1.Header {
-	if echo.Spec.Page == nil || hasHeader(echo.Spec.Headers, contentType) {
-		return echo.Spec.Headers
+	headers := slices.Clone(echo.Spec.Headers)
+	if echo.Spec.Page != nil && !hasHeader(headers, contentType) {
+		headers = append(headers, echov1.Header{Name: contentType, Value: "text/html; charset=utf-8"})
 	}
-	return append(slices.Clone(echo.Spec.Headers), echov1.Header{Name: contentType, Value: "text/html; charset=utf-8"})
+	if echo.Spec.Page != nil && unavailable(echo) && !hasHeader(headers, cacheControl) {
+		headers = append(headers, echov1.Header{Name: cacheControl, Value: "no-store"})
+	}
+	return headers
 }
 
 func hasHeader(headers []echov1.Header, name string) bool {
 	return slices.ContainsFunc(headers, func(h echov1.Header) bool { return strings.EqualFold(h.Name, name) })
-}
-
-// titleColor returns black or white: whichever has the higher contrast with the colour, at least
-// 4.5 to 1.
-func titleColor(color string) string {
-	const black, white = "#000", "#fff"
-	if contrast(1, luminance(color)) > contrast(luminance(color), 0) {
-		return white
-	}
-	return black
-}
-
-// contrast returns the contrast ratio of two relative luminances.
-// Source: WCAG 2.2, https://www.w3.org/TR/WCAG22/#dfn-contrast-ratio
-func contrast(lighter, darker float64) float64 {
-	return (lighter + 0.05) / (darker + 0.05)
-}
-
-// luminance returns the relative luminance of a colour such as "#2196F3", from 0 to 1.
-// Source: WCAG 2.2, https://www.w3.org/TR/WCAG22/#dfn-relative-luminance
-func luminance(color string) float64 {
-	sum := 0.0
-	for i, weight := range []float64{0.2126, 0.7152, 0.0722} {
-		var value float64
-		if 2*i+3 <= len(color) {
-			channel, _ := strconv.ParseUint(color[2*i+1:2*i+3], 16, 8) // The schema allows only hexadecimal digits.
-			value = float64(channel) / 255
-		}
-		if value <= 0.04045 {
-			value /= 12.92
-		} else {
-			value = math.Pow((value+0.055)/1.055, 2.4)
-		}
-		sum += weight * value
-	}
-	return sum
 }

@@ -1,9 +1,7 @@
 package children
 
 import (
-	"fmt"
-	"math"
-	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,9 +14,10 @@ func TestPageEscapesMarkup(t *testing.T) {
 	}))
 	for _, want := range []string{
 		"<title>&lt;/title&gt;&lt;script&gt;alert(1)&lt;/script&gt;</title>",
-		"<main>\n&lt;b&gt;bold&lt;/b&gt; &amp; $(HOME)</main>",
+		"<p>\n&lt;b&gt;bold&lt;/b&gt; &amp; $(HOME)</p>",
 		`content="#2196F3"`,
-		"background: #2196F3;",
+		"fill='%232196F3'",
+		"solid #2196F3;",
 	} {
 		if !strings.Contains(html, want) {
 			t.Errorf("the page does not contain %s:\n%s", want, html)
@@ -34,66 +33,64 @@ func TestPageEscapesMarkup(t *testing.T) {
 
 // Linux limits one argument to 128 KiB.
 func TestLongestTextFitsIntoAnArgument(t *testing.T) {
-	for _, char := range []string{"'", "😀", "$", "<", "\n"} {
-		text := Text(newEcho(withPage(strings.Repeat(char, 253)), func(e *echov1.Echo) {
-			e.Spec.Message = strings.Repeat(char, 16384)
+	for _, part := range []string{"'", "😀", "$", "<", "\n", "http://a ", "http://" + strings.Repeat("&", 1000) + "/ "} {
+		text := Text(newEcho(withPage(strings.Repeat("'", 253)), func(e *echov1.Echo) {
+			e.Spec.Message = string([]rune(strings.Repeat(part, 16384))[:16384])
 		}))
 		if length := len("-text=" + text + "\x00"); length > 128<<10 {
-			t.Errorf("the longest page of %q has %d bytes, want at most %d", char, length, 128<<10)
+			t.Errorf("the longest page of %.20q has %d bytes, want at most %d", part, length, 128<<10)
 		}
 	}
 }
 
-func TestTitleIsReadableOnEveryColor(t *testing.T) {
-	for red := 0; red < 256; red += 15 {
-		for green := 0; green < 256; green += 15 {
-			for blue := 0; blue < 256; blue += 15 {
-				expectReadable(t, uint32(red<<16|green<<8|blue))
-			}
-		}
-	}
-	for color, want := range map[string]string{"#FFFFFF": "#000", "#000000": "#fff", "#2196F3": "#000", "#0000ff": "#fff"} {
-		if got := titleColor(color); got != want {
-			t.Errorf("title on %s: %s, want %s", color, got, want)
-		}
+func TestFixedPartOfThePageIsBelow3KiB(t *testing.T) {
+	echo := newEcho(withPage("t"), withStatusCode(503), func(e *echov1.Echo) { e.Spec.Message = "m" })
+	if size := len(Text(echo)); size >= 3<<10 {
+		t.Errorf("a page with a short title and message has %d bytes, want less than %d", size, 3<<10)
 	}
 }
 
-// FuzzTitleColor checks the contrast of the title in the page of any colour.
-func FuzzTitleColor(f *testing.F) {
-	for corner := range uint32(8) {
-		f.Add(corner>>2*0xff0000 | corner>>1&1*0xff00 | corner&1*0xff)
-	}
-	f.Add(uint32(0x757575)) // Between black and white.
-	f.Fuzz(expectReadable)
-}
-
-// expectReadable checks the colours as they are written in the page.
-func expectReadable(t *testing.T, color uint32) {
-	t.Helper()
-	background := fmt.Sprintf("#%06X", color&0xffffff)
-	page := Text(newEcho(func(e *echov1.Echo) { e.Spec.Page = &echov1.Page{Color: background} }))
-	style := regexp.MustCompile(`header \{ background: (#[0-9A-F]{6}); color: #(000|fff);`).FindStringSubmatch(page)
-	if style == nil || style[1] != background {
-		t.Fatalf("style = %q, want the background %s and a black or white title", style, background)
-	}
-	text := 0.0
-	if style[2] == "fff" {
-		text = 1
-	}
-	ratio := (max(luminance(background), text) + 0.05) / (min(luminance(background), text) + 0.05)
-	if ratio < 4.5 {
-		t.Errorf("title #%s on %s: contrast = %.2f, want at least 4.5 (WCAG 2.2, success criterion 1.4.3)", style[2], background, ratio)
-	}
-}
-
-// #808080 has the channel value 0.2159, #010101 is in the linear range.
-func TestLuminanceIsThatOfWCAG(t *testing.T) {
-	for color, want := range map[string]float64{
-		"#000000": 0, "#ffffff": 1, "#FF0000": 0.2126, "#00ff00": 0.7152, "#0000ff": 0.0722, "#808080": 0.2159, "#010101": 0.0003,
+func TestURLsOfTheMessageAreLinks(t *testing.T) {
+	for message, want := range map[string][]string{
+		"no link: http:// ftp://a.example mailto:a@b.example a.example xhttp://a.example": nil,
+		"https://a.example":                                                             {"https://a.example"},
+		"HTTP://A.EXAMPLE/ and https://b.example/":                                      {"HTTP://A.EXAMPLE/", "https://b.example/"},
+		"At https://a.example/x?y=1&z=2#top.":                                           {"https://a.example/x?y=1&z=2#top"},
+		"Is it https://a.example/?":                                                     {"https://a.example/"},
+		"https://a.example/?a&amp;b&lt;":                                                {"https://a.example/?a&amp;b&lt"},
+		"https://a.example:8443/a,b;c@d!e%20f-":                                         {"https://a.example:8443/a,b;c@d!e%20f-"},
+		`"https://a.example/b" 'https://a.example/c' <https://a.example/d>`:             {"https://a.example/b", "https://a.example/c", "https://a.example/d"},
+		"(https://a.example/b) [c](https://a.example/c), `https://a.example/d`":         {"https://a.example/b", "https://a.example/c", "https://a.example/d"},
+		"https://a.example/b_(c) https://a.example/(b)/c(d":                             {"https://a.example/b_(c)", "https://a.example/(b)/c"},
+		"詳細はhttps://例え.jp/状態。次の":                                                        {"https://例え.jp/状態"},
+		"انظر https://مثال.example/حالة، ثم":                                            {"https://مثال.example/حالة"},
+		"https://a.example/\u202ecod.exe https://b.example\u00a0c https://c.example\nd": {"https://a.example/", "https://b.example", "https://c.example"},
+		`javascript:https://a.example/"onclick="alert(1)`:                               {"https://a.example/"},
 	} {
-		if got := luminance(color); math.Abs(got-want) > 0.0001 {
-			t.Errorf("luminance of %s = %.4f, want %.4f", color, got, want)
+		echo := newEcho(withPage("t"), func(e *echov1.Echo) { e.Spec.Message = message })
+		if got := expectPage(t, echo); !slices.Equal(got, want) {
+			t.Errorf("message %q: links = %q, want %q", message, got, want)
+		}
+	}
+}
+
+func TestPageHasTheDirectionOfItsLanguage(t *testing.T) {
+	for language, want := range map[string]string{
+		"": "auto", "en": "auto", "pt-BR": "auto", "ur-Latn": "auto", "xxxxxxxx": "auto",
+		"ar": "rtl", "ar-EG": "rtl", "HE": "rtl", "iw": "rtl", "fa": "rtl", "ur": "rtl", "yi": "rtl", "dv": "rtl", "az-Arab": "rtl",
+	} {
+		html := Text(newEcho(withPage("t"), func(e *echov1.Echo) { e.Spec.Page.Language = language }))
+		if !strings.Contains(html, ` dir="`+want+`">`) {
+			t.Errorf("language %q: the page begins with %.60q, want the direction %s", language, html, want)
+		}
+	}
+}
+
+func TestOnlyAPageWithStatus503IsNotIndexed(t *testing.T) {
+	for code, want := range map[int32]bool{0: false, 200: false, 404: false, 500: false, 503: true} {
+		html := Text(newEcho(withPage("t"), withStatusCode(code)))
+		if got := strings.Contains(html, `<meta name="robots" content="noindex">`); got != want {
+			t.Errorf("page with status %d: has robots noindex = %t, want %t", code, got, want)
 		}
 	}
 }

@@ -65,7 +65,7 @@ func echoes() {
 			"--user-data-dir="+GinkgoT().TempDir(), "--dump-dom", "http://"+Forward(namespace, "service/echo-page", "80")).Output()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(string(dom)).To(ContainSubstring("<title>A &lt;i&gt;title&lt;/i&gt;</title>"))
-		Expect(string(dom)).To(ContainSubstring("<main>&lt;b&gt;not bold&lt;/b&gt;</main>"))
+		Expect(string(dom)).To(ContainSubstring("<p>&lt;b&gt;not bold&lt;/b&gt;</p>"))
 	})
 }
 

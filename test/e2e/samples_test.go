@@ -49,6 +49,7 @@ func samples() {
 		Entry("of the redirect", "redirect", http.StatusPermanentRedirect, "Location", "https://www.example.com/"),
 		Entry("of security.txt", "security-txt", http.StatusOK, "Content-Type", "text/plain; charset=utf-8"),
 		Entry("of the maintenance page", "maintenance-page", http.StatusServiceUnavailable, "Retry-After", "3600"),
+		Entry("that a page with status 503 has by default", "maintenance-page", http.StatusServiceUnavailable, "Cache-Control", "no-store"),
 	)
 
 	It("runs the sample with a custom command, whose log contains its banner", func() {
