@@ -1,7 +1,7 @@
 ##@ Tests without a cluster; see also make test
 
 # CHECKS need no cluster. hack/touched-checks.sh adds those on a cluster.
-CHECKS := lint verify race test-support package-check explore chaos-short bench-check
+CHECKS := lint verify race test-support test-page package-check explore chaos-short bench-check
 .PHONY: test-all checks layers
 test-all: test checks ## Run every check of a change: make test, lint, verify, race, the exploration, the package, and the end-to-end tests.
 # .ci/run calls it after `make test`. PLAN: see hack/build-tool.sh.
@@ -36,6 +36,11 @@ test-support: tool-http-echo ## Test the tools of the repository and what the te
 test-oldest: build bin/oldest ## Run the controller's specs on the oldest supported Kubernetes.
 	$(NO_CLUSTER) KUBEBUILDER_ASSETS=$(BIN)/oldest go run github.com/onsi/ginkgo/v2/ginkgo -procs=4 -timeout 15m \
 		-label-filter='!newest-kubernetes' ./internal/controller
+
+.PHONY: test-page
+test-page: DEBIAN_PACKAGES = chromium-headless-shell fonts-noto-core
+test-page: debian-packages ## Look at pages of Echoes in Chromium; UPDATE=1 writes the picture in docs/images.
+	go -C test test -count=1 ./page $(if $(UPDATE),-update)
 
 FUZZTIME ?= 30s
 .PHONY: fuzz
@@ -117,8 +122,7 @@ e2e-verification: local-only cluster cluster-samples images push prober ## Break
 	$(E2E) -procs=4 -timeout 30m -label-filter='verification && !slow' ./e2e
 
 .PHONY: e2e-slow
-e2e-slow: EXTRA_PACKAGES = chromium
-e2e-slow: local-only cluster-gateway cluster-samples bin/operator-sdk images push prober ## Run the longest specs: disturbed verification, the scorecard, a page in a browser.
+e2e-slow: local-only cluster-gateway cluster-samples bin/operator-sdk images push prober ## Run the longest specs: disturbed verification, the scorecard.
 	$(E2E) -timeout 3h -label-filter=slow ./e2e
 
 .PHONY: e2e-olm-v0 e2e-olm-v1 e2e-helm test-catalogs

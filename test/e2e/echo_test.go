@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"fmt"
-	"os/exec"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -54,18 +53,6 @@ func echoes() {
 			ExpectBody(namespace, fmt.Sprint("m", i), "80", Equal(message+"\n"))
 		}
 		ExpectBody(namespace, "privileged-port", "8080", Equal("low\n"))
-	})
-
-	It("serves a page whose markup a browser shows as text", slow, func() {
-		const namespace = "page-e2e"
-		NewNamespace(namespace)
-		CreateEcho(namespace, "page", echov1.EchoSpec{Message: "<b>not bold</b>", Page: &echov1.Page{Title: "A <i>title</i>"}})
-		WaitReady(namespace, "page")
-		dom, err := exec.Command("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-			"--user-data-dir="+GinkgoT().TempDir(), "--dump-dom", "http://"+Forward(namespace, "service/echo-page", "80")).Output()
-		Expect(err).NotTo(HaveOccurred())
-		Expect(string(dom)).To(ContainSubstring("<title>A &lt;i&gt;title&lt;/i&gt;</title>"))
-		Expect(string(dom)).To(ContainSubstring("<p>&lt;b&gt;not bold&lt;/b&gt;</p>"))
 	})
 }
 
