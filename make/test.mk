@@ -29,7 +29,7 @@ race-operator: $(CONTROL_PLANE_TOOLS:%=tool-%) build ## Test everything with the
 .PHONY: test-support
 test-support: tool-http-echo ## Test the tools of the repository and what the tests of a cluster share.
 	$(NO_CLUSTER) go -C hack test ./...
-	$(NO_CLUSTER) go -C test test -count=1 ./docs ./internal/... ./mutants ./performance ./server
+	$(NO_CLUSTER) go -C test test -count=1 ./docs ./internal/... ./mutants ./performance ./precedence ./server
 
 # GINKGO again, because the control plane of the oldest Kubernetes is in another directory.
 .PHONY: test-oldest

@@ -176,6 +176,40 @@ func TestOverridePrecedence(t *testing.T) {
 	t.Logf("%d sets of routes, %d requests, of which %d reach the Echo; %d sets rejected", routesTried, requestsTried, taken, rejected)
 }
 
+func TestWhyNotOverridable(t *testing.T) {
+	const different = "HTTPRoutes shop and api have different Gateways or hostnames: use an Echo for each"
+	for want, change := range map[string]func(shop, api *gatewayv1.HTTPRoute){
+		"": func(_, api *gatewayv1.HTTPRoute) {
+			api.Spec.ParentRefs[0] = gatewayv1.ParentReference{Group: new(gatewayv1.Group(gatewayv1.GroupName)), Kind: new(gatewayv1.Kind("Gateway")),
+				Namespace: new(gatewayv1.Namespace("n")), Name: "public"}
+			api.Spec.Hostnames = []gatewayv1.Hostname{"b.example", "a.example"}
+		},
+		"no match has precedence over that of HTTPRoute api with the path / and the method POST": func(_, api *gatewayv1.HTTPRoute) {
+			api.Spec.Rules = append(api.Spec.Rules, gatewayv1.HTTPRouteRule{Matches: []gatewayv1.HTTPRouteMatch{{Method: new(gatewayv1.HTTPMethodPost)}}})
+		},
+		"the HTTPRoutes have 19 matches, and at most 18 can be overridden": func(shop, _ *gatewayv1.HTTPRoute) {
+			shop.Spec.Rules[0].Matches = make([]gatewayv1.HTTPRouteMatch, 18)
+		},
+		"HTTPRoute shop has no parentRefs":         func(shop, api *gatewayv1.HTTPRoute) { shop.Spec.ParentRefs, api.Spec.ParentRefs = nil, nil },
+		"HTTPRoute echo-page belongs to this Echo": func(shop, _ *gatewayv1.HTTPRoute) { shop.Name = "echo-page" },
+		different: func(_, api *gatewayv1.HTTPRoute) { api.Spec.Hostnames = api.Spec.Hostnames[1:] },
+		different + " ": func(_, api *gatewayv1.HTTPRoute) {
+			api.Spec.ParentRefs[0].SectionName = new(gatewayv1.SectionName("https"))
+		},
+	} {
+		routes := make([]gatewayv1.HTTPRoute, 2)
+		for i, name := range []string{"shop", "api"} {
+			routes[i].Name, routes[i].Spec.ParentRefs = name, []gatewayv1.ParentReference{{Name: "public"}}
+			routes[i].Spec.Hostnames, routes[i].Spec.Rules = []gatewayv1.Hostname{"a.example", "b.example"}, make([]gatewayv1.HTTPRouteRule, 1)
+		}
+		change(&routes[0], &routes[1])
+		echo := &echov1.Echo{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "page"}}
+		if got := children.WhyNotOverridable(echo, routes); got != strings.TrimSpace(want) {
+			t.Errorf("WhyNotOverridable = %q, want %q", got, strings.TrimSpace(want))
+		}
+	}
+}
+
 func checkLimits(t *testing.T, route gatewayv1.HTTPRoute) {
 	t.Helper()
 	sum := 0
