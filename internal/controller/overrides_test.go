@@ -13,7 +13,9 @@ import (
 // application returns an HTTPRoute of an application.
 func application(namespace, name string, paths ...string) *gatewayv1.HTTPRoute {
 	route := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	route.Spec.ParentRefs = []gatewayv1.ParentReference{{Name: "public", Namespace: new(gatewayv1.Namespace("infra"))}}
+	route.Spec.ParentRefs = []gatewayv1.ParentReference{{
+		Group: new(gatewayv1.Group(gatewayv1.GroupName)), Kind: new(gatewayv1.Kind("Gateway")), Namespace: new(gatewayv1.Namespace("infra")), Name: "public",
+	}}
 	route.Spec.Hostnames = []gatewayv1.Hostname{"shop.example", "www.shop.example"}
 	var rule gatewayv1.HTTPRouteRule
 	for _, path := range paths {

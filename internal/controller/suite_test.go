@@ -28,6 +28,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/internal/informers"
@@ -53,7 +54,8 @@ var (
 	ctx    context.Context
 	scheme *runtime.Scheme
 	// inputs are those of the operators.
-	inputs      = children.Inputs{ServerImage: serverImage, VerifierImage: verifierImage, ClusterIPs: []string{"10.0.0.7"}}
+	inputs = children.Inputs{ServerImage: serverImage, VerifierImage: verifierImage, ClusterIPs: []string{"10.0.0.7"},
+		OverriddenRoutes: []gatewayv1.HTTPRoute{*application("", "shop", "/")}}
 	admin       client.Client
 	adminConfig *rest.Config
 	operator    *rest.Config
