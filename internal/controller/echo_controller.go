@@ -127,7 +127,7 @@ func (r *EchoReconciler) isNewOrEdited(ctx context.Context, request reconcile.Re
 func (r *EchoReconciler) Reconcile(ctx context.Context, request reconcile.Request) (ctrl.Result, error) {
 	var echo echov1.Echo
 	if err := r.Client.Get(ctx, request.NamespacedName, &echo); err != nil {
-		r.OtherRoutes.Follow(request.NamespacedName, nil)
+		r.OtherRoutes.Follow(request.NamespacedName, nil) //nolint:contextcheck // The watches outlive the reconciliation.
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if r.versions.IsStale(echoKind, request.NamespacedName, &echo) {

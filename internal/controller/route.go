@@ -25,7 +25,7 @@ func (rec *reconciliation) readOverridden(ctx context.Context) error {
 	if len(names) > 0 && rec.Optional.Check() != nil {
 		names = nil
 	}
-	rec.OtherRoutes.Follow(client.ObjectKeyFromObject(rec.echo), names)
+	rec.OtherRoutes.Follow(client.ObjectKeyFromObject(rec.echo), names) //nolint:contextcheck // The watches outlive the reconciliation.
 	var routes []gatewayv1.HTTPRoute
 	for _, name := range names {
 		var route gatewayv1.HTTPRoute

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -151,7 +152,7 @@ func TestOverridePrecedence(t *testing.T) {
 		page := gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "echo-page"}}
 		children.HTTPRoute(&page, echo, in)
 		checkLimits(t, page)
-		all := append(others[:len(others):len(others)], page)
+		all := append(slices.Clip(others), page)
 		routesTried++
 		for range 50 {
 			requestsTried++

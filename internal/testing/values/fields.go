@@ -224,7 +224,7 @@ func nameErrors(limit int) values {
 // headers returns a list of headers with these names and values.
 func headers(namesAndValues ...string) (all values) {
 	for i := 0; i < len(namesAndValues); i += 2 {
-		all = append(all, object{"name": namesAndValues[i], "value": namesAndValues[i+1]}) //nolint:gosec // The number of arguments is even.
+		all = append(all, object{"name": namesAndValues[i], "value": namesAndValues[i+1]})
 	}
 	return all
 }
