@@ -120,15 +120,26 @@ if kubectl -n gateways get gateway public >/dev/null 2>&1; then
 	title '7. Put a page in front of an application, and take it away'
 	gateway=/api/v1/namespaces/traefik/services/traefik:http/proxy/
 	kubectl -n $namespace apply -f - >/dev/null <<-END
-		{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: shop}, spec: {
-		  parentRefs: [{name: public, namespace: gateways, sectionName: http}],
-		  rules: [{backendRefs: [{name: echo-hello, port: 80}]}]}}
+		apiVersion: gateway.networking.k8s.io/v1
+		kind: HTTPRoute
+		metadata: {name: shop}
+		spec:
+		  parentRefs: [{name: public, namespace: gateways, sectionName: http}]
+		  rules: [{backendRefs: [{name: echo-hello, port: 80}]}]
 	END
 	run kubectl -n $namespace get httproute shop
 	wait_until 'the application responds through the Gateway' responds 'hello again' $gateway
 	run kubectl get --raw $gateway
-	page='{apiVersion: kkloud.io/v1, kind: Echo, metadata: {name: page}, spec: {message: Back at 14:00 UTC., route: {overrides: [{name: shop}]}}}'
-	printf "\033[36m$ kubectl -n %s apply -f - <<<'%s'\033[0m\n" $namespace "$page"
+	page='apiVersion: kkloud.io/v1
+kind: Echo
+metadata:
+  name: page
+spec:
+  message: Back at 14:00 UTC.
+  route:
+    overrides:
+    - name: shop'
+	printf '\033[36m$ kubectl -n %s apply -f - <<END\033[0m\n%s\nEND\n' $namespace "$page"
 	kubectl -n $namespace apply -f - <<<"$page"
 	run kubectl -n $namespace wait --for=condition=Ready echo/page --timeout=${limit}s
 	wait_until 'the page is there' responds 'Back at 14:00 UTC.' $gateway
