@@ -97,7 +97,10 @@ var Kinds = []Kind{
 			"spec.selector",
 			"spec.type",
 		},
-		Mutate: func(o Object, echo *echov1.Echo, _ Inputs) { Service(o.(*corev1.Service), echo) },
+		Mutate: func(o Object, echo *echov1.Echo, in Inputs) {
+			Service(o.(*corev1.Service), echo)
+			dependOnRoute(o, echo, in)
+		},
 	},
 	{
 		Name:       "PodDisruptionBudget",
@@ -128,6 +131,7 @@ var Kinds = []Kind{
 		},
 		Mutate: func(o Object, echo *echov1.Echo, in Inputs) {
 			Deployment(o.(*appsv1.Deployment), echo, in.ServerImage)
+			dependOnRoute(o, echo, in)
 		},
 	},
 	{

@@ -3,6 +3,7 @@ package children
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,8 +28,11 @@ var overridingMethods = []gatewayv1.HTTPMethod{
 	gatewayv1.HTTPMethodPatch, gatewayv1.HTTPMethodDelete, gatewayv1.HTTPMethodOptions,
 }
 
-// overridesAnnotation contains, on an HTTPRoute, the names of those that it overrides.
-const overridesAnnotation = "kkloud.io/overrides"
+// The annotations contain, on an HTTPRoute, the names of those that it overrides, and their generations.
+const (
+	overridesAnnotation   = "kkloud.io/overrides"
+	generationsAnnotation = "kkloud.io/overridden-generations"
+)
 
 // Overrides returns the names of the HTTPRoutes that the Echo overrides.
 func Overrides(echo *echov1.Echo) (names []string) {
@@ -38,12 +42,35 @@ func Overrides(echo *echov1.Echo) (names []string) {
 	return names
 }
 
-func setOverrides(route *gatewayv1.HTTPRoute, echo *echov1.Echo) {
-	if names := strings.Join(Overrides(echo), ","); names != "" {
-		metav1.SetMetaDataAnnotation(&route.ObjectMeta, overridesAnnotation, names)
-	} else {
-		delete(route.Annotations, overridesAnnotation)
+func setOverrides(route *gatewayv1.HTTPRoute, echo *echov1.Echo, in Inputs) {
+	names, generations := strings.Join(Overrides(echo), ","), []string{}
+	for i := range in.OverriddenRoutes {
+		generations = append(generations, strconv.FormatInt(in.OverriddenRoutes[i].Generation, 10))
 	}
+	if names == "" {
+		delete(route.Annotations, overridesAnnotation)
+		delete(route.Annotations, generationsAnnotation)
+		return
+	}
+	metav1.SetMetaDataAnnotation(&route.ObjectMeta, overridesAnnotation, names)
+	metav1.SetMetaDataAnnotation(&route.ObjectMeta, generationsAnnotation, strings.Join(generations, ","))
+}
+
+// SameOverridden reports whether a live child was written for the HTTPRoutes for which the desired one is.
+func SameOverridden(live, desired Object) bool {
+	return live.GetAnnotations()[generationsAnnotation] == desired.GetAnnotations()[generationsAnnotation]
+}
+
+// dependOnRoute has the garbage collector delete a child after the HTTPRoute: a Gateway whose route has lost its Service responds
+// with 500. An object is garbage only when all of its owners are gone.
+func dependOnRoute(child metav1.Object, echo *echov1.Echo, in Inputs) {
+	if in.RouteUID == "" {
+		return
+	}
+	owners := child.GetOwnerReferences()
+	route := metav1.OwnerReference{APIVersion: gatewayv1.GroupVersion.String(), Kind: "HTTPRoute", Name: Name(echo)}
+	ensureItem(&owners, route, func(o metav1.OwnerReference) bool { return o.Kind == route.Kind && o.Name == route.Name }).UID = in.RouteUID
+	child.SetOwnerReferences(owners)
 }
 
 // StillOverrides reports whether a child overrides the HTTPRoutes that the Echo declares, as they were.

@@ -15,6 +15,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -43,6 +44,8 @@ type Inputs struct {
 	ClusterIPs []string
 	// OverriddenRoutes are the HTTPRoutes that the Echo overrides, in the order of its spec.
 	OverriddenRoutes []gatewayv1.HTTPRoute
+	// RouteUID is the UID of the Echo's HTTPRoute if it overrides others and exists.
+	RouteUID types.UID
 }
 
 // WantsVerifierDeployment reports whether the Echo is verified by one pod.

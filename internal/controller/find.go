@@ -126,6 +126,12 @@ func (c *child) previouslyReconciled() bool {
 			return false
 		}
 	}
+	if routed := meta.FindStatusCondition(c.echo.Status.Conditions, echov1.ConditionRouted); c.kind.OptionalAPI && routed != nil {
+		switch routed.Reason {
+		case echov1.ReasonRouteNotCreated, echov1.ReasonRouteNotFound, echov1.ReasonRouteNotOverridable:
+			return false
+		}
+	}
 	observed := c.echo.Status.ObservedGeneration
 	hasNewestStatus := observed == c.echo.Generation
 	hasEveryChildOfTheKind := !c.kind.Conditional && observed > 0

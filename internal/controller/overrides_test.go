@@ -4,6 +4,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest/komega"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -75,6 +76,11 @@ var _ = Describe("A route that overrides others", func() {
 		Expect(routeObject(echo)).To(WithTransform(func(r *gatewayv1.HTTPRoute) (gatewayv1.HTTPRouteSpec, error) { return r.Spec, komega.Get(r)() },
 			And(HaveField("Hostnames", Equal(shop.Spec.Hostnames)), HaveField("ParentRefs", HaveExactElements(HaveField("Name", BeEquivalentTo("public")))))))
 
+		ownedByRoute := HaveField("OwnerReferences", HaveExactElements(HaveField("Kind", "Echo"), HaveField("Kind", "HTTPRoute")))
+		for _, child := range []client.Object{serviceOf(echo), deploymentOf(echo)} {
+			Eventually(komega.Object(child)).Should(ownedByRoute, "the garbage collector would delete it before the HTTPRoute")
+		}
+
 		By("changing, deleting and recreating one")
 		Eventually(komega.Update(api, func() { api.Spec.Rules[0].Matches[1].Path.Value = new("/v3") })).Should(Succeed())
 		Eventually(matches(echo)).Should(ContainElement("GET /v3"))
@@ -85,11 +91,14 @@ var _ = Describe("A route that overrides others", func() {
 		Eventually(matches(echo)).Should(Equal(append(each("/"), each("/v4")...)))
 		expectRouted(echo, isAccepted, isReady, notDegraded)
 
+		Expect(metricValue("echo_operator_drift_corrections_total", nil)).To(BeZero())
+
 		By("giving one back")
 		edit(echo, overriding("shop"))
 		Eventually(matches(echo)).Should(Equal(each("/")))
 		edit(echo, overriding("absent"))
 		Eventually(komega.Get(routeObject(echo))).Should(MatchError(ContainSubstring("not found")))
+		Eventually(komega.Object(serviceOf(echo))).Should(HaveField("OwnerReferences", HaveExactElements(HaveField("Kind", "Echo"))))
 
 		for _, request := range requestsSince(since) {
 			Expect(request).NotTo(MatchRegexp(`^(create|update|patch|delete) httproutes/\S* `+namespace+`/(shop|api)`), "a request of the operator")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -47,7 +48,12 @@ func (rec *reconciliation) readOverridden(ctx context.Context) error {
 		return nil
 	}
 	rec.inputs.OverriddenRoutes = routes
-	return nil
+	var own gatewayv1.HTTPRoute
+	err := rec.Client.Get(ctx, types.NamespacedName{Namespace: rec.echo.Namespace, Name: children.Name(rec.echo)}, &own)
+	if err == nil && metav1.IsControlledBy(&own, rec.echo) {
+		rec.inputs.RouteUID = own.UID
+	}
+	return client.IgnoreNotFound(err)
 }
 
 // reconcileRoute reconciles the HTTPRoute if the cache contains the kind. One that overrides others is created after the

@@ -83,6 +83,11 @@ func (c *child) update(ctx context.Context, live client.Object) error {
 	// Other clients have changed the child since the operator wrote it for this generation of the Echo.
 	isAcceptedNow := c.overridden != nil && c.echo.Status.ObservedGeneration == c.echo.Generation
 	isDrift := isAcceptedNow || children.EchoGeneration(live) == c.echo.Generation
+	if withoutRoute := c.inputs; isDrift && len(c.inputs.OverriddenRoutes) > 0 { // They and the Echo's own may have changed.
+		withoutRoute.RouteUID = ""
+		_, isDrift = children.Desired(c.kind, live, c.echo, withoutRoute)
+		isDrift = isDrift && children.SameOverridden(live, desired)
+	}
 	correction := ""
 	if isDrift {
 		drift, err := children.Compare(c.kind, live, desired)
