@@ -12,6 +12,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -72,8 +73,11 @@ func TestRegressions(t *testing.T) {
 	const n = 250
 	e.measureRequests(isConverged, settleTime)
 	e.measureMemory(n)
-	// A CPU time varies by a tenth from run to run, and the median of few runs with it.
 	others := e.figures
+	if messages := regressions(recorded[:min(len(others), len(recorded))], others); !*record && len(messages) > 0 {
+		t.Fatal(strings.Join(messages, "\n"))
+	}
+	// A CPU time varies by a tenth from run to run, and the median of few runs with it.
 	e.measureTimes(n, 3)
 	if *record || len(regressions(recorded, e.figures)) > 0 {
 		e.figures = others
@@ -85,8 +89,8 @@ func TestRegressions(t *testing.T) {
 		e.must(os.WriteFile(baselineFile, append(text, '\n'), 0o644))
 		return
 	}
-	for _, message := range regressions(recorded, e.figures) {
-		t.Error(message)
+	if messages := regressions(recorded, e.figures); len(messages) > 0 {
+		t.Error(strings.Join(messages, "\n"))
 	}
 }
 
