@@ -17,7 +17,7 @@ func WantsHTTPRoute(echo *echov1.Echo) bool { return echo.Spec.Route != nil }
 // change the response, so the rules have none.
 func HTTPRoute(route *gatewayv1.HTTPRoute, echo *echov1.Echo, in Inputs) {
 	setMeta(route, echo, serverComponent)
-	setOverrides(route, echo, in)
+	setOverrides(route, echo)
 	t := targetOf(echo, in)
 	route.Spec.ParentRefs, route.Spec.Hostnames = t.parentRefs, t.hostnames
 	rules := route.Spec.Rules

@@ -3,7 +3,6 @@ package children
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,11 +27,8 @@ var overridingMethods = []gatewayv1.HTTPMethod{
 	gatewayv1.HTTPMethodPatch, gatewayv1.HTTPMethodDelete, gatewayv1.HTTPMethodOptions,
 }
 
-// The annotations contain, on an HTTPRoute, the names of those that it overrides, and their generations.
-const (
-	overridesAnnotation   = "kkloud.io/overrides"
-	generationsAnnotation = "kkloud.io/overridden-generations"
-)
+// overridesAnnotation contains, on an HTTPRoute, the names of those that it overrides.
+const overridesAnnotation = "kkloud.io/overrides"
 
 // Overrides returns the names of the HTTPRoutes that the Echo overrides.
 func Overrides(echo *echov1.Echo) (names []string) {
@@ -42,23 +38,12 @@ func Overrides(echo *echov1.Echo) (names []string) {
 	return names
 }
 
-func setOverrides(route *gatewayv1.HTTPRoute, echo *echov1.Echo, in Inputs) {
-	names, generations := strings.Join(Overrides(echo), ","), []string{}
-	for i := range in.OverriddenRoutes {
-		generations = append(generations, strconv.FormatInt(in.OverriddenRoutes[i].Generation, 10))
-	}
-	if names == "" {
+func setOverrides(route *gatewayv1.HTTPRoute, echo *echov1.Echo) {
+	if names := strings.Join(Overrides(echo), ","); names != "" {
+		metav1.SetMetaDataAnnotation(&route.ObjectMeta, overridesAnnotation, names)
+	} else {
 		delete(route.Annotations, overridesAnnotation)
-		delete(route.Annotations, generationsAnnotation)
-		return
 	}
-	metav1.SetMetaDataAnnotation(&route.ObjectMeta, overridesAnnotation, names)
-	metav1.SetMetaDataAnnotation(&route.ObjectMeta, generationsAnnotation, strings.Join(generations, ","))
-}
-
-// SameOverridden reports whether a live child was written for the HTTPRoutes for which the desired one is.
-func SameOverridden(live, desired Object) bool {
-	return live.GetAnnotations()[generationsAnnotation] == desired.GetAnnotations()[generationsAnnotation]
 }
 
 // dependOnRoute has the garbage collector delete a child after the HTTPRoute: a Gateway whose route has lost its Service responds
@@ -141,7 +126,8 @@ func matchesOf(route *gatewayv1.HTTPRoute) (matches []gatewayv1.HTTPRouteMatch) 
 	return matches
 }
 
-// SameParent reports whether two references name the same parent.
+// SameParent reports whether two references of a route in the namespace are equal. Fields that are not set have the default of
+// the Gateway API.
 func SameParent(a, b gatewayv1.ParentReference, namespace string) bool {
 	return ptr.Deref(a.Group, gatewayv1.GroupName) == ptr.Deref(b.Group, gatewayv1.GroupName) &&
 		ptr.Deref(a.Kind, "Gateway") == ptr.Deref(b.Kind, "Gateway") &&

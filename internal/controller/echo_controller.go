@@ -148,6 +148,9 @@ type reconciliation struct {
 
 	// unresolved is why the Echo cannot override the HTTPRoutes that it declares, or nil.
 	unresolved *status.Failure
+	// followed identifies the HTTPRoutes on which children depend: the overridden ones, with their generations, and the
+	// Echo's own. It is empty without overrides.
+	followed string
 	// observed is what the status depends on.
 	observed status.Observation
 	// requeueAfter is when to reconcile again without an event. 0 means that events suffice.
@@ -179,6 +182,7 @@ func (r *EchoReconciler) reconcileEcho(ctx context.Context, echo *echov1.Echo) (
 	if err := rec.reconcileChildren(ctx); err != nil {
 		return retry(err)
 	}
+	rec.memory.followed = rec.followed
 	if err := rec.observePods(ctx); err != nil {
 		return retry(err)
 	}

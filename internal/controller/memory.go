@@ -39,6 +39,8 @@ type memory struct {
 	transitionWrites, progressWrites backoff.Pause
 	// statusFailed is when the status was last not written.
 	statusFailed time.Time
+	// followed identifies the HTTPRoutes, with their generations, for which the children were last reconciled.
+	followed string
 	// serviceChanged is when the operator last changed the Service for a new generation.
 	serviceChanged time.Time
 	// podsRetried is when the operator last had pods created again for which a quota had no room.

@@ -93,6 +93,14 @@ var _ = Describe("A route that overrides others", func() {
 
 		Expect(metricValue("echo_operator_drift_corrections_total", nil)).To(BeZero())
 
+		By("removing the second owner again and again")
+		service := serviceOf(echo)
+		Eventually(func(g Gomega) string {
+			g.Expect(komega.Update(service, func() { service.OwnerReferences = service.OwnerReferences[:1] })()).To(Succeed())
+			g.Expect(komega.Get(echo)()).To(Succeed())
+			return summary(echo, echov1.ConditionDegraded)
+		}, "60s", "200ms").Should(Equal(degradedAs + echov1.ReasonRepeatedDrift))
+
 		By("giving one back")
 		edit(echo, overriding("shop"))
 		Eventually(matches(echo)).Should(Equal(each("/")))

@@ -19,8 +19,8 @@ import (
 	"github.com/kkloud-io/echo-operator/internal/status"
 )
 
-// readOverridden reads the HTTPRoutes that the Echo overrides, and follows their changes. No child is written for routes that
-// cannot be overridden.
+// readOverridden reads the HTTPRoutes that the Echo overrides, and follows their changes. The status reports why they cannot be
+// overridden.
 func (rec *reconciliation) readOverridden(ctx context.Context) error {
 	names := children.Overrides(rec.echo)
 	if len(names) > 0 && rec.Optional.Check() != nil {
@@ -39,6 +39,7 @@ func (rec *reconciliation) readOverridden(ctx context.Context) error {
 			return fmt.Errorf("read HTTPRoute %s: %w", name, err)
 		}
 		routes = append(routes, route)
+		rec.followed += fmt.Sprintf("%s %d ", route.UID, route.Generation)
 	}
 	if len(routes) == 0 {
 		return nil
@@ -52,6 +53,7 @@ func (rec *reconciliation) readOverridden(ctx context.Context) error {
 	err := rec.Client.Get(ctx, types.NamespacedName{Namespace: rec.echo.Namespace, Name: children.Name(rec.echo)}, &own)
 	if err == nil && metav1.IsControlledBy(&own, rec.echo) {
 		rec.inputs.RouteUID = own.UID
+		rec.followed += string(own.UID)
 	}
 	return client.IgnoreNotFound(err)
 }

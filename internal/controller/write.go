@@ -82,12 +82,9 @@ func (c *child) update(ctx context.Context, live client.Object) error {
 	c.overridden = c.accepted()
 	// Other clients have changed the child since the operator wrote it for this generation of the Echo.
 	isAcceptedNow := c.overridden != nil && c.echo.Status.ObservedGeneration == c.echo.Generation
-	isDrift := isAcceptedNow || children.EchoGeneration(live) == c.echo.Generation
-	if withoutRoute := c.inputs; isDrift && len(c.inputs.OverriddenRoutes) > 0 { // They and the Echo's own may have changed.
-		withoutRoute.RouteUID = ""
-		_, isDrift = children.Desired(c.kind, live, c.echo, withoutRoute)
-		isDrift = isDrift && children.SameOverridden(live, desired)
-	}
+	// Or the HTTPRoutes have changed that the Echo follows.
+	isFollowing := c.followed != c.memory.followed
+	isDrift := isAcceptedNow || children.EchoGeneration(live) == c.echo.Generation && !isFollowing
 	correction := ""
 	if isDrift {
 		drift, err := children.Compare(c.kind, live, desired)
