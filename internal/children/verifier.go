@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -200,7 +201,7 @@ func (l layer) args(echo *echov1.Echo, in Inputs) []string {
 		args = append(args, "-cluster-ips="+strings.Join(ClusterIPs(in), ","))
 	}
 	if l.name != "dns" {
-		args = append(args, expectation(echo)...)
+		args = append(args, expectation(echo, l)...)
 	}
 	args = append(args,
 		fmt.Sprintf("-period=%ds", verify.PeriodSeconds),
@@ -257,9 +258,9 @@ func ClusterIPs(in Inputs) []string {
 	})
 }
 
-// expectation returns the flags that describe the response. The status of a custom server is
+// expectation returns the flags that describe the response on a layer. The status of a custom server is
 // the only thing known about its response.
-func expectation(echo *echov1.Echo) []string {
+func expectation(echo *echov1.Echo, l layer) []string {
 	if isCustomServer(echo) {
 		return []string{"-status=0"}
 	}
@@ -277,10 +278,16 @@ func expectation(echo *echov1.Echo) []string {
 	digest := sha256.Sum256([]byte(body))
 	flags := []string{"-status=" + strconv.Itoa(code), "-length=" + strconv.Itoa(len(body)), "-sha256=" + hex.EncodeToString(digest[:])}
 	for _, header := range headers {
-		flags = append(flags, "-header="+header.Name+": "+header.Value)
+		if l.name != "route" || !forProxies.MatchString(header.Name) {
+			flags = append(flags, "-header="+header.Name+": "+header.Value)
+		}
 	}
 	return flags
 }
+
+// forProxies matches the headers of a response that proxies replace, complete or remove, because they are about them or
+// for them: those that RFC 9110 names, and the instructions for nginx and Envoy.
+var forProxies = regexp.MustCompile(`(?i)^(server|via|warning|te|proxy-.*|x-accel-.*|x-envoy-.*)$`)
 
 // responseHash returns the value of ResponseLabel for a verifier.
 func responseHash(echo *echov1.Echo, in Inputs) string {

@@ -107,6 +107,23 @@ func TestVerifierExpectsTheDeclaredResponse(t *testing.T) {
 	}
 }
 
+// The names are those of the registry of header fields that nginx, HAProxy, Varnish or Apache changed in a response.
+func TestVerifierExpectsNoHeaderOfProxiesThroughThem(t *testing.T) {
+	for name, wantThroughRoute := range map[string]bool{
+		"Server": false, "via": false, "Warning": false, "TE": false, "Proxy-Authenticate": false, "Proxy-Connection": false, "X-Accel-Expires": false,
+		"X-Server": true, "Allow": true, "Cache-Control": true, "Retry-After": true, "X-Forwarded-Proxy-Name": true,
+	} {
+		echo := newEcho(withVerify, withRoute, func(e *echov1.Echo) {
+			e.Spec.Route.Hostnames, e.Spec.Headers = []string{"a.example"}, []echov1.Header{{Name: name, Value: "x"}}
+		})
+		for layer, want := range map[string]bool{"service": true, "route": wantThroughRoute} {
+			if got := slices.Contains(verifierArgs(t, echo, layer), "-header="+name+": x"); got != want {
+				t.Errorf("layer %s: the header %s is expected: %t, want %t", layer, name, got, want)
+			}
+		}
+	}
+}
+
 func TestVerifierRequestsOneLayerPerContainer(t *testing.T) {
 	echo := newEcho(withVerify, withRoute, func(e *echov1.Echo) {
 		e.Spec.Route.Hostnames, e.Spec.Route.Paths[0].Value = []string{"a.example"}, "/$(HOME)"
