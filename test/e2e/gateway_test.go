@@ -105,7 +105,7 @@ func gateways() {
 
 	DescribeTable("serves the sample",
 		func(echo, url string, status int, body types.GomegaMatcher, header, value string) {
-			Apply(namespace, applicationRoute("shop", "shop.example.com", "/"))
+			Apply(namespace, applicationRoute("shop", "shop.example.com", `{"path": {"value": "/"}}`))
 			Kubectl("-n", namespace, "apply", "-f", "../../config/samples/gateway/"+echo+".yaml")
 			WaitReady(namespace, echo)
 			Expect(Get(namespace, echo, &echov1.Echo{}).Status.ExternalURL).To(Equal("https://" + url))
@@ -181,8 +181,10 @@ func gateways() {
 		NewNamespace(namespace)
 		CreateEcho(namespace, "shop", echov1.EchoSpec{Message: "application", Replicas: 2})
 		WaitReady(namespace, "shop")
-		Apply(namespace, applicationRoute("shop", traefik, "/", "/api/v1"))
-		Apply(namespace, applicationRoute("login", traefik, "/login"))
+		Apply(namespace, applicationRoute("shop", traefik, `{"path": {"value": "/"}}`, `{"path": {"value": "/api/v1"}}`,
+			`{"path": {"value": "/"}, "headers": [{"name": "X-Beta", "value": "yes"}], "queryParams": [{"name": "v", "value": "2"}]}`))
+		Apply(namespace, applicationRoute("login", traefik, `{"path": {"type": "Exact", "value": "/login"}}`))
+		Apply(namespace, applicationRoute("shop-staff", traefik, `{"method": "GET", "headers": [{"name": "X-Staff", "value": "secret"}]}`))
 		expectThroughGateway("http://"+traefik+"/login", http.StatusOK, Equal("application\n"))
 		const anyone = "application|maintenance"
 		workload.StartProber(namespace, "prober", "http://"+traefik+"/="+anyone, "http://"+traefik+"/api/v1/items="+anyone, "http://"+traefik+"/login="+anyone)
@@ -193,6 +195,7 @@ func gateways() {
 		page := echov1.EchoSpec{Message: "maintenance", Replicas: 2, Verify: verified("").Verify,
 			Route: &echov1.Route{Scheme: "http", Overrides: []echov1.RouteRef{{Name: "shop"}, {Name: "login"}}}}
 		for range 3 {
+			expectThroughGateway("http://"+traefik+"/?v=2", http.StatusOK, Equal("application\n"), "X-Beta: yes")
 			start := time.Now()
 			CreateEcho(namespace, "page", page)
 			last := make(chan time.Time)
@@ -205,6 +208,9 @@ func gateways() {
 			sinceReady := workload.RequestsOf(namespace, "prober")
 			time.Sleep(3 * time.Second)
 			Expect(workload.RequestsOf(namespace, "prober").Since(sinceReady).Responses).To(And(HaveLen(1), HaveKey("maintenance")), "responses after Ready")
+			expectThroughGateway("http://"+traefik+"/?v=2", http.StatusOK, Equal("maintenance\n"), "X-Beta: yes")
+			expectThroughGateway("http://"+traefik+"/", http.StatusOK, Equal("application\n"), "X-Staff: secret")
+			expectThroughGateway("http://"+traefik+"/", http.StatusOK, Equal("maintenance\n"), "X-Staff: wrong")
 			deleted := time.Now()
 			Kubectl("-n", namespace, "delete", "echo", "page")
 			back := lastResponse(namespace, "maintenance")
@@ -233,12 +239,8 @@ func gateways() {
 	})
 }
 
-// applicationRoute returns an HTTPRoute of an application, the Service echo-shop.
-func applicationRoute(name, hostname string, paths ...string) string {
-	var matches []string
-	for _, path := range paths {
-		matches = append(matches, fmt.Sprintf(`{"path": {"type": "PathPrefix", "value": %q}}`, path))
-	}
+// applicationRoute returns an HTTPRoute of an application, the Service echo-shop, with the matches.
+func applicationRoute(name, hostname string, matches ...string) string {
 	return fmt.Sprintf(`{"apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute", "metadata": {"name": %q}, "spec": {
 		"parentRefs": [{"name": "public", "namespace": "gateways", "sectionName": %q}], "hostnames": [%q],
 		"rules": [{"matches": [%s], "backendRefs": [{"name": "echo-shop", "port": 80}]}]}}`, name, anyListener, hostname, strings.Join(matches, ","))
@@ -277,9 +279,9 @@ func removeGatewayAPI() {
 	Kubectl(append([]string{"delete", "crd", "--timeout=60s"}, crds...)...)
 }
 
-// expectThroughGateway waits until the response to a GET of the URL, through the Gateway and from outside the cluster,
-// has the status, and a body that matches. It returns the header.
-func expectThroughGateway(url string, status int, body types.GomegaMatcher) (header http.Header) {
+// expectThroughGateway waits until the response to a GET of the URL with the headers, through the Gateway and from outside the
+// cluster, has the status, and a body that matches. It returns the header of the response.
+func expectThroughGateway(url string, status int, body types.GomegaMatcher, headers ...string) (header http.Header) {
 	GinkgoHelper()
 	address := Forward("traefik", "service/traefik", anyListener)
 	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
@@ -289,7 +291,13 @@ func expectThroughGateway(url string, status int, body types.GomegaMatcher) (hea
 		DisableCompression: true, DisableKeepAlives: true,
 	}}
 	Eventually(func(g Gomega) {
-		response, err := client.Get(url)
+		request, err := http.NewRequest(http.MethodGet, url, nil)
+		g.Expect(err).NotTo(HaveOccurred())
+		for _, text := range headers {
+			name, value, _ := strings.Cut(text, ": ")
+			request.Header.Set(name, value)
+		}
+		response, err := client.Do(request)
 		g.Expect(err).NotTo(HaveOccurred())
 		defer func() { g.Expect(response.Body.Close()).To(Succeed()) }()
 		content, err := io.ReadAll(response.Body)

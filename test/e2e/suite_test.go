@@ -13,7 +13,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -44,13 +43,8 @@ var (
 )
 
 func TestEndToEnd(t *testing.T) {
-	if err := testcluster.Check("../.."); err != nil {
-		t.Fatal(err)
-	}
-	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(2 * time.Minute)
-	SetDefaultEventuallyPollingInterval(500 * time.Millisecond)
-	RunSpecs(t, "Operator installed by OLM")
+	Run(t, "../..", "Operator installed by OLM", 2*time.Minute, "-n "+operatorNamespace+" get subscriptions,installplans,csv",
+		"-n "+operatorNamespace+" logs "+operatorDeployment+" --tail=50")
 }
 
 // The first process installs the operator, and the others wait for it.
@@ -107,21 +101,6 @@ var _ = Describe("The operator", func() {
 		failover()
 		removal()
 	})
-})
-
-// After a failure, print the state of the cluster.
-var _ = JustAfterEach(func() {
-	if !CurrentSpecReport().Failed() {
-		return
-	}
-	for _, args := range [][]string{
-		{"get", "echoes,pods", "--all-namespaces", "-o", "wide"},
-		{"-n", operatorNamespace, "get", "subscriptions,installplans,csv"},
-		{"-n", operatorNamespace, "logs", operatorDeployment, "--tail=50"},
-	} {
-		output, _ := TryKubectl("", args...)
-		GinkgoWriter.Printf("$ kubectl %s\n%s\n", strings.Join(args, " "), output)
-	}
 })
 
 // removeOperator deletes everything that an installation creates, complete or not. It keeps the Echoes.

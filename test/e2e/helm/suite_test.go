@@ -17,7 +17,6 @@ import (
 
 	. "github.com/kkloud-io/echo-operator/test/e2e/internal/cluster"
 	"github.com/kkloud-io/echo-operator/test/e2e/internal/olm"
-	"github.com/kkloud-io/echo-operator/test/internal/testcluster"
 )
 
 const (
@@ -29,13 +28,8 @@ const (
 )
 
 func TestHelm(t *testing.T) {
-	if err := testcluster.Check(root); err != nil {
-		t.Fatal(err)
-	}
-	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(2 * time.Minute)
-	SetDefaultEventuallyPollingInterval(200 * time.Millisecond)
-	RunSpecs(t, "Operator installed by Helm")
+	Run(t, root, "Operator installed by Helm", 2*time.Minute, "get events --all-namespaces --sort-by=.lastTimestamp",
+		"-n "+operatorNamespace+" logs "+operator+" --tail=20")
 }
 
 var _ = BeforeSuite(func() {
@@ -52,20 +46,6 @@ func removeOperator() {
 	Kubectl("delete", crd, "--ignore-not-found")
 	Kubectl("delete", "namespace", operatorNamespace, "--ignore-not-found")
 }
-
-var _ = ReportAfterSuite("state of the cluster after a failure", func(report Report) {
-	if report.SuiteSucceeded {
-		return
-	}
-	for _, args := range [][]string{
-		{"get", "echoes,pods", "--all-namespaces", "-o", "wide"},
-		{"get", "events", "--all-namespaces", "--sort-by=.lastTimestamp"},
-		{"-n", operatorNamespace, "logs", operator, "--tail=20"},
-	} {
-		output, _ := TryKubectl("", args...)
-		GinkgoWriter.Printf("$ kubectl %v\n%s\n", args, output)
-	}
-})
 
 // Helm runs helm and returns its output. If helm fails, the spec fails.
 func Helm(args ...string) string {

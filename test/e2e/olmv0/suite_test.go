@@ -17,7 +17,6 @@ import (
 
 	. "github.com/kkloud-io/echo-operator/test/e2e/internal/cluster"
 	"github.com/kkloud-io/echo-operator/test/e2e/internal/olm"
-	"github.com/kkloud-io/echo-operator/test/internal/testcluster"
 )
 
 const (
@@ -36,13 +35,8 @@ var catalog = sync.OnceValue(func() olm.Catalog {
 })
 
 func TestOLMV0(t *testing.T) {
-	if err := testcluster.Check(root); err != nil {
-		t.Fatal(err)
-	}
-	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(2 * time.Minute)
-	SetDefaultEventuallyPollingInterval(500 * time.Millisecond)
-	RunSpecs(t, "Operator upgraded by OLM")
+	Run(t, root, "Operator upgraded by OLM", 2*time.Minute, "get subscriptions,installplans,csv --all-namespaces -o wide",
+		"-n olm logs deployment/catalog-operator --tail=10", "-n olm logs deployment/olm-operator --tail=10")
 }
 
 var _ = SynchronizedBeforeSuite(func() {
@@ -53,21 +47,6 @@ var _ = SynchronizedBeforeSuite(func() {
 }, func() {})
 
 var _ = SynchronizedAfterSuite(func() {}, func() { Kubectl("-n", "olm", "delete", "catalogsource", "echo-operator") })
-
-// After a failure, print the state of the cluster.
-var _ = JustAfterEach(func() {
-	if !CurrentSpecReport().Failed() {
-		return
-	}
-	for _, args := range [][]string{
-		{"get", "echoes,pods,subscriptions,installplans,csv", "--all-namespaces", "-o", "wide"},
-		{"-n", "olm", "logs", "deployment/catalog-operator", "--tail=10"},
-		{"-n", "olm", "logs", "deployment/olm-operator", "--tail=10"},
-	} {
-		output, _ := TryKubectl("", args...)
-		GinkgoWriter.Printf("$ kubectl %s\n%s\n", strings.Join(args, " "), output)
-	}
-})
 
 // serveCatalog creates a CatalogSource with the catalog image, and waits until OLM has read it. OLM unpacks the image,
 // unless its tag is "served": that image contains its own server.

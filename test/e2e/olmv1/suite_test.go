@@ -13,7 +13,6 @@ import (
 
 	. "github.com/kkloud-io/echo-operator/test/e2e/internal/cluster"
 	"github.com/kkloud-io/echo-operator/test/e2e/internal/olm"
-	"github.com/kkloud-io/echo-operator/test/internal/testcluster"
 )
 
 const (
@@ -29,13 +28,8 @@ const (
 var catalog olm.Catalog
 
 func TestOLMV1(t *testing.T) {
-	if err := testcluster.Check(root); err != nil {
-		t.Fatal(err)
-	}
-	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(4 * time.Minute)
-	SetDefaultEventuallyPollingInterval(200 * time.Millisecond)
-	RunSpecs(t, "Operator installed by OLM v1")
+	Run(t, root, "Operator installed by OLM v1", 4*time.Minute, "get clustercatalogs,clusterextensions -o yaml",
+		"-n olmv1-system logs "+olmController+" --tail=30")
 }
 
 var _ = BeforeSuite(func() {
@@ -66,17 +60,3 @@ func remove() {
 	// OLM v0 does not delete these, and OLM v1 does not adopt them.
 	Kubectl("delete", "clusterroles", "-l", "app.kubernetes.io/name=echo-operator,olm.managed=true")
 }
-
-var _ = ReportAfterSuite("state of the cluster after a failure", func(report Report) {
-	if report.SuiteSucceeded {
-		return
-	}
-	for _, args := range [][]string{
-		{"get", "clustercatalogs,clusterextensions", "-o", "yaml"},
-		{"get", "echoes,pods", "--all-namespaces", "-o", "wide"},
-		{"-n", "olmv1-system", "logs", olmController, "--tail=30"},
-	} {
-		output, _ := TryKubectl("", args...)
-		GinkgoWriter.Printf("$ kubectl %v\n%s\n", args, output)
-	}
-})
