@@ -4,7 +4,6 @@ package image
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"runtime"
@@ -16,7 +15,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
-	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/version"
@@ -48,26 +46,17 @@ func Push(ctx context.Context, registry, binDir string, images []Image) error {
 	return nil
 }
 
-// push uploads an image unless the registry has one with the same digest.
+// push uploads what the registry does not have yet.
 func push(ctx context.Context, registry string, image Image) error {
-	reference, err := mirrorReference(registry, image.Name)
+	// From a mirror, containerd requests an image under its name without the host.
+	_, path, _ := strings.Cut(image.Name, "/")
+	reference, err := name.ParseReference(registry+"/"+path, name.Insecure)
 	if err != nil {
 		return err
 	}
 	built, err := build(image)
 	if err != nil {
 		return fmt.Errorf("build: %w", err)
-	}
-	want, err := built.Digest()
-	if err != nil {
-		return fmt.Errorf("build: %w", err)
-	}
-	present, err := remote.Head(reference, remote.WithContext(ctx))
-	if err == nil && present.Digest == want {
-		return nil
-	}
-	if err != nil && !isNotFound(err) {
-		return fmt.Errorf("read its digest: %w", err)
 	}
 	if err := remote.Write(reference, built, remote.WithContext(ctx)); err != nil {
 		return fmt.Errorf("upload: %w", err)
@@ -82,55 +71,32 @@ func build(image Image) (v1.Image, error) {
 		return nil, err
 	}
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	withLayer, err := mutate.AppendLayers(base, layer)
+	configured, err := mutate.ConfigFile(base, &v1.ConfigFile{
+		OS:           "linux",
+		Architecture: runtime.GOARCH,
+		Config:       image.Config,
+		RootFS:       v1.RootFS{Type: "layers"},
+	})
 	if err != nil {
 		return nil, err
 	}
-	config, err := withLayer.ConfigFile()
-	if err != nil {
-		return nil, err
-	}
-	config = config.DeepCopy()
-	config.OS, config.Architecture, config.Config = "linux", runtime.GOARCH, image.Config
-	return mutate.ConfigFile(withLayer, config)
+	return mutate.AppendLayers(configured, layer)
 }
 
-// mirrorReference returns the reference of an image in the local registry: its name
-// without the host, because that is what containerd requests from a mirror.
-func mirrorReference(registry, image string) (name.Reference, error) {
-	_, rest, found := strings.Cut(image, "/")
-	if !found {
-		return nil, errors.New("its name contains no registry host")
-	}
-	return name.ParseReference(registry+"/"+rest, name.Insecure)
-}
-
+// waitForRegistry waits until the registry responds, because up pushes images as soon as the sandbox runs.
 func waitForRegistry(ctx context.Context, registry string) error {
-	ping := func() error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+registry+"/v2/", nil)
-		if err != nil {
-			return err
-		}
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			return err
-		}
-		return response.Body.Close()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+registry+"/v2/", nil)
+	if err != nil {
+		return err
 	}
 	for {
-		err := ping()
+		response, err := http.DefaultClient.Do(request)
 		if err == nil {
-			return nil
+			return response.Body.Close()
 		}
-		select {
-		case <-ctx.Done():
+		if ctx.Err() != nil {
 			return fmt.Errorf("registry %s is not ready: %w", registry, err)
-		case <-time.After(100 * time.Millisecond):
 		}
+		time.Sleep(100 * time.Millisecond)
 	}
-}
-
-func isNotFound(err error) bool {
-	var failure *transport.Error
-	return errors.As(err, &failure) && failure.StatusCode == http.StatusNotFound
 }
