@@ -14,7 +14,7 @@ import (
 func (c *cluster) gateway(ctx context.Context) error {
 	return c.addPart(ctx, "the Gateway", func(ctx context.Context) []step {
 		return []step{
-			{"images", func() error { return c.pushPart(ctx, image.Gateway) }},
+			{"images", func() error { return c.pushImages(ctx, image.Gateway) }},
 			{"Gateway API", func() error { return c.applyGatewayAPI(ctx) }},
 			{"manifests", func() error { return c.apply(ctx, manifests.Gateway) }},
 			{"Gateway", func() error { return c.wait(ctx, upTimeout, gatewayReady...) }},

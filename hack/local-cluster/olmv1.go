@@ -14,7 +14,7 @@ import (
 func (c *cluster) olmV1(ctx context.Context) error {
 	return c.addPart(ctx, "OLM v1", func(ctx context.Context) []step {
 		return []step{
-			{"images", func() error { return c.pushPart(ctx, image.OLMV1) }},
+			{"images", func() error { return c.pushImages(ctx, image.OLMV1) }},
 			{"manifests", func() error { return c.applyFile(ctx, "olm-v1.yaml") }},
 			{"certificates", func() error { return c.applyOLMV1Certificates(ctx) }},
 			{"OLM v1", func() error { return c.wait(ctx, upTimeout, olmV1Ready...) }},

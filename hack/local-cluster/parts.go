@@ -9,7 +9,6 @@ import (
 
 	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/image"
 	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/sandbox"
-	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/state"
 )
 
 // addPart adds an optional part to the running cluster. Each step is idempotent, so an
@@ -43,19 +42,6 @@ func (c *cluster) addPart(ctx context.Context, name string, steps func(context.C
 // samples pushes the images of the servers in config/samples.
 func (c *cluster) samples(ctx context.Context) error {
 	return c.addPart(ctx, "the samples", func(ctx context.Context) []step {
-		return []step{{"images", func() error { return c.pushPart(ctx, image.Samples) }}}
+		return []step{{"images", func() error { return c.pushImages(ctx, image.Samples) }}}
 	})
-}
-
-// pushPart pushes the images of an optional part.
-func (c *cluster) pushPart(ctx context.Context, images func(binDir string) ([]image.Image, error)) error {
-	address, err := state.ReadAddress(c.dir.Registry())
-	if err != nil {
-		return err
-	}
-	list, err := images(c.binDir)
-	if err != nil {
-		return err
-	}
-	return image.Push(ctx, address, c.binDir, list)
 }

@@ -97,7 +97,7 @@ func (c *cluster) create(ctx context.Context) error {
 		return err
 	}
 	images := make(chan error, 1)
-	go func() { images <- c.pushImages(ctx) }()
+	go func() { images <- c.pushImages(ctx, image.Cluster) }()
 
 	err := c.runSteps([]step{
 		{"control plane", func() error { return c.waitForControlPlane(ctx) }},
@@ -186,12 +186,17 @@ func (c *cluster) waitForControlPlane(ctx context.Context) error {
 	}
 }
 
-func (c *cluster) pushImages(ctx context.Context) error {
+// pushImages pushes images to the registry of the cluster.
+func (c *cluster) pushImages(ctx context.Context, list func(binDir string) ([]image.Image, error)) error {
 	address, err := state.ReadAddress(c.dir.Registry())
 	if err != nil {
 		return err
 	}
-	err = image.PushAll(ctx, address, c.binDir)
+	images, err := list(c.binDir)
+	if err != nil {
+		return err
+	}
+	err = image.Push(ctx, address, c.binDir, images)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

@@ -11,18 +11,8 @@ import (
 // of the images.
 const busybox = "/bin/busybox"
 
-const passwd = `root:x:0:0:root:/:/bin/sh
-nginx:x:101:101:nginx:/nonexistent:/bin/false
-nobody:x:65534:65534:nobody:/nonexistent:/bin/false
-`
-
-const group = `root:x:0:
-nginx:x:101:
-nogroup:x:65534:
-`
-
 // nginxConf configures nginx like the published unprivileged image: it listens on port
-// 8080 and writes only to /tmp.
+// 8080 and writes only to /tmp. It serves only the page below.
 const nginxConf = `worker_processes auto;
 pid /tmp/nginx.pid;
 error_log /dev/stderr notice;
@@ -38,16 +28,7 @@ http {
     uwsgi_temp_path /tmp/uwsgi_temp;
     scgi_temp_path /tmp/scgi_temp;
 
-    types {
-        text/html html;
-        text/css css;
-        text/plain txt;
-        application/javascript js;
-        application/json json;
-        image/png png;
-        image/svg+xml svg;
-    }
-    default_type application/octet-stream;
+    default_type text/html;
     access_log /dev/stdout;
 
     server {

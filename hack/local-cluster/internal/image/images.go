@@ -2,7 +2,6 @@ package image
 
 import (
 	"path/filepath"
-	"slices"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
@@ -15,26 +14,17 @@ type Image struct {
 	Config v1.Config
 }
 
-// clusterImages lists the images that every cluster needs. The programs come from the bin directory or from Debian packages.
-func clusterImages(binDir string) ([]Image, error) {
+// Cluster lists the images that every cluster needs. The programs come from the bin directory or from Debian packages.
+func Cluster(binDir string) ([]Image, error) {
 	bin := func(name string) string { return filepath.Join(binDir, name) }
-	shell := program("/bin/sh", busybox)
-
 	applets, err := busyboxApplets()
 	if err != nil {
 		return nil, err
 	}
+	applets = append(applets, tmp())
 	return []Image{
-		{
-			Name:   "registry.k8s.io/pause:3.10.1",
-			Files:  []File{program("/pause", bin("pause"))},
-			Config: v1.Config{Entrypoint: []string{"/pause"}, User: "65535:65535"},
-		},
-		{
-			Name:   "docker.io/coredns/coredns:v${COREDNS_VERSION}",
-			Files:  []File{program("/coredns", bin("coredns"))},
-			Config: v1.Config{Entrypoint: []string{"/coredns"}, User: "65532:65532", WorkingDir: "/"},
-		},
+		programImage("registry.k8s.io/pause:3.10.1", bin("pause"), "65535:65535"),
+		programImage("docker.io/coredns/coredns:v${COREDNS_VERSION}", bin("coredns"), "65532:65532"),
 		{
 			Name: "quay.io/operator-framework/olm:v${OLM_VERSION}",
 			Files: []File{
@@ -53,7 +43,7 @@ func clusterImages(binDir string) ([]Image, error) {
 			Files: []File{
 				program("/bin/opm", bin("opm")),
 				program("/bin/grpc_health_probe", bin("grpc-health-probe")),
-				shell,
+				program("/bin/sh", busybox),
 				text("/etc/nsswitch.conf", "hosts: files dns\n"),
 				tmp(),
 			},
@@ -61,12 +51,12 @@ func clusterImages(binDir string) ([]Image, error) {
 		},
 		{
 			Name:   "quay.io/operator-framework/scorecard-untar:v1.42.2",
-			Files:  append(slices.Clone(applets), tmp()),
+			Files:  applets,
 			Config: v1.Config{Env: []string{"PATH=/bin"}, User: "1001"},
 		},
 		{
 			Name:   "docker.io/library/busybox:1.37",
-			Files:  append(slices.Clone(applets), text("/etc/passwd", passwd), text("/etc/group", group), tmp()),
+			Files:  applets,
 			Config: v1.Config{Cmd: []string{"sh"}, Env: []string{"PATH=/bin"}},
 		},
 	}, nil
@@ -80,30 +70,9 @@ func Samples(binDir string) ([]Image, error) {
 		return nil, err
 	}
 	return []Image{
-		{
-			Name:  "docker.io/hashicorp/http-echo:${HTTP_ECHO_VERSION}",
-			Files: []File{program("/http-echo", bin("http-echo"))},
-			Config: v1.Config{
-				Entrypoint:   []string{"/http-echo"},
-				Env:          []string{"PATH=/", "ECHO_TEXT=hello-world"},
-				ExposedPorts: map[string]struct{}{"5678/tcp": {}},
-				User:         "65532",
-			},
-		},
-		{
-			Name:   "quay.io/operator-framework/scorecard-test:v1.42.2",
-			Files:  []File{program("/usr/local/bin/scorecard-test", bin("scorecard-test"))},
-			Config: v1.Config{Entrypoint: []string{"/usr/local/bin/scorecard-test"}, Env: []string{"PATH=/usr/local/bin"}, User: "1001"},
-		},
-		{
-			Name:  "ghcr.io/mccutchen/go-httpbin:${GO_HTTPBIN_VERSION}",
-			Files: []File{program("/usr/bin/go-httpbin", bin("go-httpbin"))},
-			Config: v1.Config{
-				Entrypoint:   []string{"/usr/bin/go-httpbin"},
-				ExposedPorts: map[string]struct{}{"8080/tcp": {}},
-				User:         "65532",
-			},
-		},
+		programImage("docker.io/hashicorp/http-echo:${HTTP_ECHO_VERSION}", bin("http-echo"), "65532", "ECHO_TEXT=hello-world"),
+		programImage("quay.io/operator-framework/scorecard-test:v1.42.2", bin("scorecard-test"), "1001"),
+		programImage("ghcr.io/mccutchen/go-httpbin:${GO_HTTPBIN_VERSION}", bin("go-httpbin"), "65532"),
 		{
 			Name: "docker.io/nginxinc/nginx-unprivileged:1.28",
 			Files: append(nginx,
@@ -111,17 +80,14 @@ func Samples(binDir string) ([]Image, error) {
 				script("/docker-entrypoint.sh", "#!/bin/sh\nexec \"$@\"\n"),
 				text("/etc/nginx/nginx.conf", nginxConf),
 				text("/usr/share/nginx/html/index.html", nginxPage),
-				text("/etc/passwd", passwd),
-				text("/etc/group", group),
 				tmp(),
 			),
 			Config: v1.Config{
-				Entrypoint:   []string{"/docker-entrypoint.sh"},
-				Cmd:          []string{"nginx", "-g", "daemon off;"},
-				Env:          []string{"PATH=/usr/sbin:/bin"},
-				ExposedPorts: map[string]struct{}{"8080/tcp": {}},
-				StopSignal:   "SIGQUIT",
-				User:         "101",
+				Entrypoint: []string{"/docker-entrypoint.sh"},
+				Cmd:        []string{"nginx", "-g", "daemon off;"},
+				Env:        []string{"PATH=/usr/sbin:/bin"},
+				StopSignal: "SIGQUIT",
+				User:       "101",
 			},
 		},
 	}, nil
@@ -129,21 +95,27 @@ func Samples(binDir string) ([]Image, error) {
 
 // OLMV1 lists the images of OLM v1, which is optional.
 func OLMV1(binDir string) ([]Image, error) {
-	of := func(name string) Image {
-		return Image{
-			Name:   "quay.io/operator-framework/" + name + ":v${OLM_V1_VERSION}",
-			Files:  []File{program("/"+name, filepath.Join(binDir, name)), tmp()},
-			Config: v1.Config{Entrypoint: []string{"/" + name}, User: "65532:65532", WorkingDir: "/"},
-		}
+	var images []Image
+	for _, name := range []string{"catalogd", "operator-controller"} {
+		images = append(images, programImage("quay.io/operator-framework/"+name+":v${OLM_V1_VERSION}",
+			filepath.Join(binDir, name), "65532:65532"))
 	}
-	return []Image{of("catalogd"), of("operator-controller")}, nil
+	return images, nil
 }
 
 // Gateway lists the images of the Gateway, which is optional.
 func Gateway(binDir string) ([]Image, error) {
-	return []Image{{
-		Name:   "docker.io/library/traefik:v${TRAEFIK_VERSION}",
-		Files:  []File{program("/traefik", filepath.Join(binDir, "traefik"))},
-		Config: v1.Config{Entrypoint: []string{"/traefik"}, User: "65532:65532", WorkingDir: "/"},
-	}}, nil
+	return []Image{
+		programImage("docker.io/library/traefik:v${TRAEFIK_VERSION}", filepath.Join(binDir, "traefik"), "65532:65532"),
+	}, nil
+}
+
+// programImage returns an image with one program in its root directory, which is the entrypoint.
+func programImage(name, source, user string, env ...string) Image {
+	path := "/" + filepath.Base(source)
+	return Image{
+		Name:   name,
+		Files:  []File{program(path, source), tmp()},
+		Config: v1.Config{Entrypoint: []string{path}, Env: append(env, "PATH=/"), User: user},
+	}
 }

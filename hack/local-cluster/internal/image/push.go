@@ -20,15 +20,6 @@ import (
 	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/version"
 )
 
-// PushAll pushes the images that every cluster needs to the registry at an address.
-func PushAll(ctx context.Context, registry, binDir string) error {
-	images, err := clusterImages(binDir)
-	if err != nil {
-		return err
-	}
-	return Push(ctx, registry, binDir, images)
-}
-
 // Push pushes images, which contain programs of a directory, to the registry at an address.
 func Push(ctx context.Context, registry, binDir string, images []Image) error {
 	if err := waitForRegistry(ctx, registry); err != nil {
