@@ -1,11 +1,14 @@
 package node
 
 import (
+	_ "embed"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
+
+	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/version"
 )
 
 const (
@@ -18,6 +21,9 @@ const (
 	// CACertificate is the certificate of the CA that signs the API server's certificate.
 	CACertificate = pkiDir + "/ca.crt"
 )
+
+//go:embed kubeadm.yaml
+var kubeadmConfig string
 
 // WriteCredentials creates all keys, certificates and kubeconfigs on the memory-backed file
 // system of the sandbox.
@@ -32,11 +38,17 @@ func WriteCredentials() error {
 	if err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(configDir, "proxy.conf"), kubeconfig, 0o600)
+	return os.WriteFile(configDir+"/proxy.conf", kubeconfig, 0o600)
 }
 
 func kubeadm(args ...string) ([]byte, error) {
-	output, err := exec.Command(binary("kubeadm"), append(args, "--config="+configDir+"/kubeadm.yaml")...).Output()
+	config, err := version.Expand(kubeadmConfig, BinDir)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(binary("kubeadm"), append(args, "--config=/dev/stdin")...)
+	cmd.Stdin = strings.NewReader(config)
+	output, err := cmd.Output()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		return nil, fmt.Errorf("kubeadm %s: %w: %s", strings.Join(args, " "), err, exit.Stderr)
 	}

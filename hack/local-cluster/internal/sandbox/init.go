@@ -38,9 +38,6 @@ func Init(hostDir state.Dir, hostBinDir string) error {
 	if err := configureNetwork(); err != nil {
 		return err
 	}
-	if err := node.WriteConfig(); err != nil {
-		return err
-	}
 	if err := node.WriteCredentials(); err != nil {
 		return err
 	}

@@ -29,101 +29,96 @@ var kernelSettings = map[string]string{
 }
 
 // mountAll sets up the mount namespace of the sandbox, which starts as a copy of the
-// host's. It opens the directories of the host first, because a later mount may cover
-// their paths.
+// host's.
 func mountAll(stateDir, binDir string) error {
-	// Without the private propagation first, the next call would share the mounts with
-	// the host. The shared propagation lets the kubelet's mounts reach the containers.
-	if err := setPropagation("/", unix.MS_REC|unix.MS_PRIVATE); err != nil {
-		return err
-	}
-	if err := setPropagation("/", unix.MS_REC|unix.MS_SHARED); err != nil {
+	// The propagation lets the kubelet's mounts reach the containers, but not the host.
+	if err := newPeerGroup("/", unix.MS_REC); err != nil {
 		return err
 	}
 	if err := mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return err
 	}
-	opened := map[string]*os.File{}
-	for target, path := range map[string]string{node.StateDir: stateDir, node.BinDir: binDir} {
-		directory, err := os.Open(path)
-		if err != nil {
-			return fmt.Errorf("open %s: %w", path, err)
-		}
-		defer directory.Close()
-		opened[target] = directory
+	// Open the directories of the host first, because a later mount may cover their paths.
+	state, err := os.Open(stateDir)
+	if err != nil {
+		return err
 	}
+	defer state.Close()
+	bin, err := os.Open(binDir)
+	if err != nil {
+		return err
+	}
+	defer bin.Close()
 	if err := mount("tmpfs", "/run", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755"); err != nil {
 		return err
 	}
-	for target, directory := range opened {
-		if err := bind(fmt.Sprintf("/proc/self/fd/%d", directory.Fd()), target); err != nil {
-			return err
-		}
+	if err := bind(state, node.StateDir); err != nil {
+		return err
 	}
-	for _, path := range overlaid {
-		if err := overlay(path); err != nil {
-			return err
-		}
+	if err := bind(bin, node.BinDir); err != nil {
+		return err
 	}
-	if err := mkdir(tempDir); err != nil {
+	if err := os.MkdirAll(tempDir, 0o755); err != nil {
+		return err
+	}
+	if err := mountOverlays(); err != nil {
 		return err
 	}
 	return maskKernelSettings()
 }
 
-// bind mounts a directory at another path in its own peer group, so that mounts below
-// the new path do not appear below the old one.
-func bind(source, target string) error {
-	if err := mkdir(target); err != nil {
-		return err
+// newPeerGroup separates the mount at a path from those that it was copied from, and lets later copies
+// share the mounts below it.
+func newPeerGroup(path string, flags uintptr) error {
+	for _, propagation := range []uintptr{unix.MS_PRIVATE, unix.MS_SHARED} {
+		if err := unix.Mount("", path, "", propagation|flags, ""); err != nil {
+			return fmt.Errorf("change the propagation of %s: %w", path, err)
+		}
 	}
-	if err := mount(source, target, "", unix.MS_BIND, ""); err != nil {
-		return err
-	}
-	if err := setPropagation(target, unix.MS_PRIVATE); err != nil {
-		return err
-	}
-	return setPropagation(target, unix.MS_SHARED)
+	return nil
 }
 
-func overlay(path string) error {
-	base := filepath.Join("/run/cluster/overlay", path)
-	upper, work := filepath.Join(base, "upper"), filepath.Join(base, "work")
-	for _, dir := range []string{upper, work} {
-		if err := mkdir(dir); err != nil {
+// bind mounts a directory at another path in its own peer group, so that mounts below
+// the new path do not appear below the old one.
+func bind(directory *os.File, target string) error {
+	if err := os.MkdirAll(target, 0o755); err != nil {
+		return err
+	}
+	if err := mount(fmt.Sprintf("/proc/self/fd/%d", directory.Fd()), target, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("%s: %w", directory.Name(), err)
+	}
+	return newPeerGroup(target, 0)
+}
+
+// mountOverlays adds the files of node.Rootfs, and what the components write, to the directories of the host.
+func mountOverlays() error {
+	if err := os.CopyFS("/run/cluster", node.Rootfs); err != nil {
+		return fmt.Errorf("write the configuration: %w", err)
+	}
+	for _, path := range overlaid {
+		upper, work := filepath.Join("/run/cluster/rootfs", path), filepath.Join("/run/cluster/work", path)
+		for _, dir := range []string{upper, work} {
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				return err
+			}
+		}
+		options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", path, upper, work)
+		if err := mount("overlay", path, "overlay", 0, options); err != nil {
 			return err
 		}
 	}
-	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", path, upper, work)
-	return mount("overlay", path, "overlay", 0, options)
+	return nil
 }
 
 func maskKernelSettings() error {
 	for path, value := range kernelSettings {
-		mask := filepath.Join("/run/cluster/settings", filepath.Base(path))
-		if err := mkdir(filepath.Dir(mask)); err != nil {
-			return err
-		}
+		mask := filepath.Join(tempDir, filepath.Base(path))
 		if err := os.WriteFile(mask, []byte(value+"\n"), 0o644); err != nil {
-			return fmt.Errorf("write %s: %w", mask, err)
+			return err
 		}
 		if err := mount(mask, path, "", unix.MS_BIND, ""); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-func mkdir(path string) error {
-	if err := os.MkdirAll(path, 0o755); err != nil {
-		return fmt.Errorf("create %s: %w", path, err)
-	}
-	return nil
-}
-
-func setPropagation(path string, flags uintptr) error {
-	if err := unix.Mount("", path, "", flags, ""); err != nil {
-		return fmt.Errorf("change the propagation of %s: %w", path, err)
 	}
 	return nil
 }
