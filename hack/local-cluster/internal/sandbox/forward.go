@@ -3,25 +3,37 @@
 package sandbox
 
 import (
+	"fmt"
 	"io"
 	"log"
 	"net"
+	"os"
 	"sync"
 	"time"
 )
 
-// forward forwards every connection of a host listener to an address inside the sandbox.
-func forward(listener net.Listener, target string) {
-	for {
-		client, err := listener.Accept()
-		if err != nil {
-			// Errors such as a lack of file descriptors are temporary.
-			log.Printf("accept for %s: %v", target, err)
-			time.Sleep(100 * time.Millisecond)
-			continue
-		}
-		go proxy(client.(*net.TCPConn), target)
+// forward forwards every connection of an inherited listener of the host to an address inside the sandbox.
+func forward(fd uintptr, target string) error {
+	file := os.NewFile(fd, "listener")
+	// Closing keeps the components from inheriting the descriptor, which would keep the port in use.
+	defer file.Close()
+	listener, err := net.FileListener(file)
+	if err != nil {
+		return fmt.Errorf("open the listener for %s: %w", target, err)
 	}
+	go func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				// Errors such as a lack of file descriptors are temporary.
+				log.Printf("accept for %s: %v", target, err)
+				time.Sleep(100 * time.Millisecond)
+				continue
+			}
+			go proxy(client.(*net.TCPConn), target)
+		}
+	}()
+	return nil
 }
 
 func proxy(client *net.TCPConn, target string) {

@@ -12,7 +12,6 @@ import (
 	"crypto/x509"
 	"fmt"
 	"log"
-	"net"
 	"net/http"
 	"os"
 	"syscall"
@@ -25,10 +24,6 @@ import (
 // Init is PID 1 of a sandbox: it sets up its namespaces, starts the components of the
 // cluster, and then reaps processes and reports their exits until it is killed.
 func Init(hostDir state.Dir, hostBinDir string) error {
-	listeners, err := inheritListeners(apiServerFD, registryFD)
-	if err != nil {
-		return err
-	}
 	if err := mountAll(string(hostDir), hostBinDir); err != nil {
 		return err
 	}
@@ -41,12 +36,15 @@ func Init(hostDir state.Dir, hostBinDir string) error {
 	if err := node.WriteCredentials(); err != nil {
 		return err
 	}
-	for i, target := range []string{node.APIServerAddress, node.RegistryAddress} {
-		go forward(listeners[i], target)
+	if err := forward(apiServerFD, node.APIServerAddress); err != nil {
+		return err
+	}
+	if err := forward(registryFD, node.RegistryAddress); err != nil {
+		return err
 	}
 
 	dir := state.Dir(node.StateDir)
-	supervisor := newSupervisor(dir)
+	supervisor := &supervisor{dir: dir}
 	go supervisor.reap()
 	if err := supervisor.startAll(node.ServerComponents()); err != nil {
 		return err
@@ -54,7 +52,7 @@ func Init(hostDir state.Dir, hostBinDir string) error {
 	if err := waitForAPIServer(); err != nil {
 		return err
 	}
-	if err := writeHostKubeconfig(dir.Kubeconfig(), listeners[0].Addr().String()); err != nil {
+	if err := writeHostKubeconfig(dir); err != nil {
 		return err
 	}
 	if err := supervisor.startAll(node.ClientComponents(hostDir.CgroupName())); err != nil {
@@ -66,32 +64,19 @@ func Init(hostDir state.Dir, hostBinDir string) error {
 	select {}
 }
 
-// inheritListeners opens the inherited descriptors, and keeps the components from
-// inheriting them: a component that held one would keep the port in use.
-func inheritListeners(fds ...int) ([]net.Listener, error) {
-	var listeners []net.Listener
-	for _, fd := range fds {
-		syscall.CloseOnExec(fd)
-		file := os.NewFile(uintptr(fd), "listener")
-		listener, err := net.FileListener(file)
-		file.Close()
-		if err != nil {
-			return nil, fmt.Errorf("open listener %d: %w", fd, err)
-		}
-		listeners = append(listeners, listener)
-	}
-	return listeners, nil
-}
-
 // writeHostKubeconfig writes the administrator's kubeconfig with the address of the API
 // server on the host.
-func writeHostKubeconfig(path, apiServer string) error {
+func writeHostKubeconfig(dir state.Dir) error {
+	address, err := state.ReadAddress(dir.APIServer())
+	if err != nil {
+		return err
+	}
 	kubeconfig, err := os.ReadFile(node.AdminKubeconfig)
 	if err != nil {
 		return fmt.Errorf("read the kubeconfig: %w", err)
 	}
-	kubeconfig = bytes.ReplaceAll(kubeconfig, []byte(node.APIServerAddress), []byte(apiServer))
-	if err := os.WriteFile(path, kubeconfig, 0o600); err != nil {
+	kubeconfig = bytes.ReplaceAll(kubeconfig, []byte(node.APIServerAddress), []byte(address))
+	if err := os.WriteFile(dir.Kubeconfig(), kubeconfig, 0o600); err != nil {
 		return fmt.Errorf("write the kubeconfig: %w", err)
 	}
 	return nil
@@ -111,7 +96,6 @@ func waitForAPIServer() error {
 		Timeout:   30 * time.Second,
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}},
 	}
-	defer client.CloseIdleConnections()
 	for {
 		response, err := client.Get("https://" + node.APIServerAddress + "/readyz")
 		if err == nil {

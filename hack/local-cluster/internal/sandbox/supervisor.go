@@ -3,13 +3,13 @@
 package sandbox
 
 import (
-	"errors"
 	"fmt"
 	"log"
 	"os"
-	"os/signal"
+	"os/exec"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/node"
 	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/state"
@@ -25,17 +25,10 @@ var environment = []string{"PATH=" + node.Path, "HOME=" + tempDir, "TMPDIR=" + t
 // supervisor starts the components and records their exits. It restarts nothing: in a
 // disposable cluster, a component that exits is a failure to report.
 type supervisor struct {
-	dir     state.Dir
-	signals chan os.Signal
+	dir state.Dir
 
 	mu     sync.Mutex
 	status state.Status
-}
-
-func newSupervisor(dir state.Dir) *supervisor {
-	s := &supervisor{dir: dir, signals: make(chan os.Signal, 1)}
-	signal.Notify(s.signals, syscall.SIGCHLD)
-	return s
 }
 
 func (s *supervisor) startAll(components []node.Component) error {
@@ -53,30 +46,22 @@ func (s *supervisor) start(component node.Component) error {
 		return fmt.Errorf("create its log: %w", err)
 	}
 	defer output.Close()
-	input, err := os.Open(os.DevNull)
-	if err != nil {
-		return fmt.Errorf("open its input: %w", err)
-	}
-	defer input.Close()
 
 	// The lock ensures that the child is in the list before reap records its exit.
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	process, err := os.StartProcess(component.Path, append([]string{component.Path}, component.Args...), &os.ProcAttr{
-		Dir:   "/",
-		Env:   environment,
-		Files: []*os.File{input, output, output},
-	})
-	if err != nil {
+	cmd := exec.Command(component.Path, component.Args...)
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = "/", environment, output, output
+	if err := cmd.Start(); err != nil {
 		return err
 	}
-	s.status.Components = append(s.status.Components, state.Component{Name: component.Name, PID: process.Pid})
-	log.Printf("started %s as %d", component.Name, process.Pid)
+	s.status.Components = append(s.status.Components, state.Component{Name: component.Name, PID: cmd.Process.Pid})
+	log.Printf("started %s as %d", component.Name, cmd.Process.Pid)
 	if err := s.dir.WriteStatus(s.status); err != nil {
 		return err
 	}
 	// reap waits for all children.
-	return process.Release()
+	return cmd.Process.Release()
 }
 
 func (s *supervisor) setRunning() error {
@@ -89,18 +74,15 @@ func (s *supervisor) setRunning() error {
 // reap waits for exited children: the components, and the orphans of the sandbox, which
 // the kernel makes children of PID 1.
 func (s *supervisor) reap() {
-	for range s.signals {
-		for {
-			var status syscall.WaitStatus
-			pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
-			if errors.Is(err, syscall.EINTR) {
-				continue
-			}
-			if err != nil || pid <= 0 {
-				break
-			}
-			s.recordExit(pid, status)
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, 0, nil)
+		if err != nil {
+			// There is no child yet, or a signal interrupted the wait.
+			time.Sleep(100 * time.Millisecond)
+			continue
 		}
+		s.recordExit(pid, status)
 	}
 }
 
