@@ -36,7 +36,7 @@ Usage:
 Flags:
 `
 
-// Exit codes of local-cluster itself. exec returns the exit code of its command.
+// Exit codes of local-cluster itself. exec exits with the code of its command.
 const (
 	exitFailure = 1
 	exitUsage   = 2
@@ -73,7 +73,6 @@ func run(ctx context.Context, args []string) int {
 		return exitUsage
 	}
 
-	code := 0
 	switch command := args[0]; command {
 	case "up":
 		err = c.up(ctx)
@@ -88,13 +87,13 @@ func run(ctx context.Context, args []string) int {
 	case "status":
 		err = c.status()
 	case "exec":
-		code, err = c.exec(args[1:])
+		err = c.exec(args[1:])
 	}
 	if err != nil {
 		fail("%v", err)
 		return exitFailure
 	}
-	return code
+	return 0
 }
 
 // parse accepts flags before and after the command, up to the first word of the

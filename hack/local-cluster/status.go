@@ -61,17 +61,17 @@ func (c *cluster) status() error {
 	return nil
 }
 
-// exec runs a command inside the sandbox.
-func (c *cluster) exec(command []string) (int, error) {
+// exec replaces this program with a command that runs inside the sandbox.
+func (c *cluster) exec(command []string) error {
 	if os.Geteuid() != 0 {
-		return 0, errors.New("entering the namespaces of the cluster requires root: run local-cluster exec with sudo")
+		return errors.New("entering the namespaces of the cluster requires root: run local-cluster exec with sudo")
 	}
 	process, err := sandbox.Find(c.dir)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	if process == nil {
-		return 0, errNotRunning
+		return errNotRunning
 	}
-	return process.Run(command)
+	return sandbox.Exec(process.PID, command)
 }

@@ -6,11 +6,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
+	"strconv"
+	"syscall"
 
 	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 
+	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/node"
 	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/state"
 )
 
@@ -114,4 +118,18 @@ func isInit(process procfs.Proc, dir state.Dir) bool {
 // initArgs returns the start of the command line of init, which identifies a sandbox.
 func initArgs(dir state.Dir) []string {
 	return []string{"local-cluster", InitCommand, string(dir)}
+}
+
+// Exec replaces this program with a command that runs inside the sandbox, in the same working directory. It only
+// returns errors.
+func Exec(pid int, command []string) error {
+	cwd, err := os.Getwd()
+	if err != nil {
+		return fmt.Errorf("find the working directory: %w", err)
+	}
+	args := []string{
+		"nsenter", "--target=" + strconv.Itoa(pid), "--mount", "--net", "--pid", "--uts", "--ipc", "--wdns=" + cwd,
+		"/usr/bin/env", "PATH=" + node.Path, "KUBECONFIG=" + node.AdminKubeconfig,
+	}
+	return fmt.Errorf("run nsenter: %w", syscall.Exec("/usr/bin/nsenter", append(args, command...), os.Environ()))
 }
