@@ -17,7 +17,7 @@ import (
 // check is a condition of the cluster, written as the arguments of `kubectl wait`.
 type check []string
 
-// The cluster is up when the first three hold. The last two are those of the optional parts.
+// The cluster is up when the first three are true. The last two are those of the optional parts.
 var (
 	nodeReady = []check{
 		{"--for=create", "node/local-cluster"},
@@ -40,15 +40,11 @@ var (
 	}
 )
 
-// wait waits for each check in turn. With a timeout of zero it checks once.
-func (c *cluster) wait(ctx context.Context, timeout time.Duration, checks ...check) error {
+// wait waits for each check in turn.
+func (c *cluster) wait(ctx context.Context, checks ...check) error {
 	for _, check := range checks {
-		args := append([]string{"wait", "--timeout=" + timeout.String()}, check...)
-		run := c.kubectlWithRetries
-		if timeout == 0 {
-			run = c.kubectl
-		}
-		if err := run(ctx, "", args...); err != nil {
+		args := append([]string{"wait", "--timeout=" + upTimeout.String()}, check...)
+		if err := c.kubectlWithRetries(ctx, "", args...); err != nil {
 			return err
 		}
 	}
@@ -75,6 +71,14 @@ func (c *cluster) applyFile(ctx context.Context, name string) error {
 		return fmt.Errorf("read manifests: %w", err)
 	}
 	return c.apply(ctx, string(manifests))
+}
+
+// applyCRDs applies a file of the bin directory and waits until the API server serves all CRDs.
+func (c *cluster) applyCRDs(ctx context.Context, name string) error {
+	if err := c.applyFile(ctx, name); err != nil {
+		return err
+	}
+	return c.wait(ctx, check{"--for=condition=Established", "crd", "--all"})
 }
 
 // kubectlWithRetries runs kubectl up to five times, but not again after upTimeout. The API server of a slow machine may not

@@ -66,12 +66,11 @@ func TestLifecycle(t *testing.T) {
 	}
 
 	t.Log("down removes what remains after init is killed")
-	process, err := sandbox.Find(first.dir)
-	if err != nil || process == nil {
-		t.Fatalf("sandbox.Find() = %v, %v, want a process", process, err)
+	pid, err := sandbox.Find(first.dir)
+	if err != nil || pid == 0 {
+		t.Fatalf("sandbox.Find() = %v, %v, want a process", pid, err)
 	}
-	defer process.Close()
-	if err := syscall.Kill(process.PID, syscall.SIGKILL); err != nil {
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	first.mustRun("down")
@@ -98,11 +97,7 @@ type fixture struct {
 
 func newFixture(t *testing.T) fixture {
 	t.Helper()
-	dir, err := state.Abs(filepath.Join(t.TempDir(), "cluster"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := fixture{t: t, dir: dir}
+	f := fixture{t: t, dir: state.Dir(filepath.Join(t.TempDir(), "cluster"))}
 	t.Cleanup(func() { f.mustRun("down") })
 	return f
 }
@@ -130,7 +125,7 @@ func (f fixture) waitForExit(component string) {
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		if exited, found := status.FirstExited(); found && exited.Name == component {
+		if exited := status.FirstExited(); exited != nil && exited.Name == component {
 			return
 		}
 	}

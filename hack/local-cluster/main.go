@@ -11,12 +11,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"syscall"
+	"time"
 
 	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/sandbox"
 	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/state"
@@ -36,123 +35,120 @@ Usage:
 Flags:
 `
 
-// Exit codes of local-cluster itself. exec exits with the code of its command.
-const (
-	exitFailure = 1
-	exitUsage   = 2
-)
-
 // cluster is one local cluster, as seen from the host.
 type cluster struct {
 	binDir string
 	dir    state.Dir
-	out    io.Writer
 }
 
 func main() {
+	if err := run(); err != nil {
+		fmt.Fprintf(os.Stderr, "local-cluster: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
 	// Outside its own PID namespace, init would change the host.
 	if os.Getpid() == 1 && len(os.Args) == 4 && os.Args[1] == sandbox.InitCommand {
-		err := sandbox.Init(state.Dir(os.Args[2]), os.Args[3])
-		fail("%v", err)
-		os.Exit(exitFailure)
+		return sandbox.Init(state.Dir(os.Args[2]), os.Args[3])
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:])
-	stop()
-	os.Exit(code)
-}
-
-// run runs the command that the arguments name and returns the exit code.
-func run(ctx context.Context, args []string) int {
-	c, args, err := parse(args)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return 0
-	case err != nil:
-		fail("%v\nTry: local-cluster -help", err)
-		return exitUsage
-	}
-
-	switch command := args[0]; command {
-	case "up":
-		err = c.up(ctx)
-	case "olm-v1":
-		err = c.olmV1(ctx)
-	case "gateway":
-		err = c.gateway(ctx)
-	case "samples":
-		err = c.samples(ctx)
-	case "down":
-		err = c.down(ctx)
-	case "status":
-		err = c.status()
-	case "exec":
-		err = c.exec(args[1:])
-	}
-	if err != nil {
-		fail("%v", err)
-		return exitFailure
-	}
-	return 0
-}
-
-// parse accepts flags before and after the command, up to the first word of the
-// command that exec runs. The first argument that parse returns is a known command.
-func parse(args []string) (*cluster, []string, error) {
 	executable, err := os.Executable()
 	if err != nil {
-		return nil, nil, fmt.Errorf("find the executable: %w", err)
+		return fmt.Errorf("find the executable: %w", err)
 	}
-	flags := flag.NewFlagSet("local-cluster", flag.ContinueOnError)
-	flags.SetOutput(io.Discard)
-	binDir := flags.String("bin", filepath.Dir(executable), "`directory` of the programs that the cluster runs")
-	stateDir := flags.String("state", "", "`directory` of the state of the cluster (default: cluster, in the -bin directory)")
+	c := &cluster{binDir: filepath.Dir(executable)}
+	flag.Usage = func() {
+		fmt.Fprint(flag.CommandLine.Output(), usage)
+		flag.PrintDefaults()
+	}
+	stateDir := flag.String("state", filepath.Join(c.binDir, "cluster"), "`directory` of the state of the cluster")
+	flag.Parse()
+	dir, err := filepath.Abs(*stateDir)
+	if err != nil {
+		return fmt.Errorf("resolve %s: %w", *stateDir, err)
+	}
+	c.dir = state.Dir(dir)
 
-	if err := flags.Parse(args); err != nil {
-		return nil, nil, showUsage(flags, err)
+	commands := map[string]func(context.Context) error{
+		"up": c.up, "olm-v1": c.olmV1, "gateway": c.gateway, "samples": c.samples, "down": c.down, "status": c.status,
+		"exec": func(context.Context) error { return c.exec(flag.Args()[1:]) },
 	}
-	if flags.NArg() == 0 {
-		return nil, nil, errors.New("missing command")
-	}
-	command := flags.Arg(0)
-	if err := flags.Parse(flags.Args()[1:]); err != nil {
-		return nil, nil, showUsage(flags, err)
-	}
+	name := flag.Arg(0)
+	command, known := commands[name]
 	switch {
-	case command == "exec" && flags.NArg() == 0:
-		return nil, nil, errors.New("exec requires a command to run")
-	case command == "exec":
-	case !slices.Contains([]string{"up", "olm-v1", "gateway", "samples", "down", "status"}, command):
-		return nil, nil, fmt.Errorf("unknown command %q", command)
-	case flags.NArg() > 0:
-		return nil, nil, fmt.Errorf("%s takes no arguments", command)
+	case !known:
+		return fmt.Errorf("unknown command %q; try: local-cluster -help", name)
+	case flag.NArg() > 1 && name != "exec":
+		return fmt.Errorf("%s takes no arguments", name)
+	case os.Geteuid() != 0 && name != "status":
+		return fmt.Errorf("%s requires root: run local-cluster with sudo", name)
 	}
-
-	if *stateDir == "" {
-		*stateDir = filepath.Join(*binDir, "cluster")
-	}
-	dir, err := state.Abs(*stateDir)
-	if err != nil {
-		return nil, nil, err
-	}
-	absBinDir, err := filepath.Abs(*binDir)
-	if err != nil {
-		return nil, nil, fmt.Errorf("resolve %s: %w", *binDir, err)
-	}
-	c := &cluster{binDir: absBinDir, dir: dir, out: os.Stdout}
-	return c, append([]string{command}, flags.Args()...), nil
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return command(ctx)
 }
 
-// showUsage prints the usage if the error is flag.ErrHelp.
-func showUsage(flags *flag.FlagSet, err error) error {
-	if errors.Is(err, flag.ErrHelp) {
-		fmt.Print(usage)
-		flags.SetOutput(os.Stdout)
-		flags.PrintDefaults()
+// down removes the cluster, or the remains of one that exited early.
+func (c *cluster) down(ctx context.Context) error {
+	unlock, err := c.dir.Lock()
+	if err != nil {
+		return err
 	}
-	return err
+	defer unlock()
+
+	pid, err := sandbox.Find(c.dir)
+	if err != nil {
+		return err
+	}
+	if pid == 0 {
+		fmt.Println("not running")
+		return sandbox.Remove(ctx, c.dir)
+	}
+	if err := runSteps(step{"down", func() error { return sandbox.Remove(ctx, c.dir) }}); err != nil {
+		return err
+	}
+	fmt.Printf("kept the images in %s and the logs in %s\n", c.dir.RegistryData(), c.dir.Logs())
+	return nil
 }
 
-func fail(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "local-cluster: "+format+"\n", args...)
+// exec replaces this program with a command that runs inside the sandbox.
+func (c *cluster) exec(command []string) error {
+	if len(command) > 0 && command[0] == "--" {
+		command = command[1:]
+	}
+	if len(command) == 0 {
+		return errors.New("exec requires a command to run")
+	}
+	pid, err := sandbox.Find(c.dir)
+	if err != nil {
+		return err
+	}
+	if pid == 0 {
+		return errNotRunning
+	}
+	return sandbox.Exec(pid, command)
+}
+
+// step is one step of a command.
+type step struct {
+	name string
+	run  func() error
+}
+
+// runSteps runs each step, and prints its result and duration. It stops at the first error.
+func runSteps(steps ...step) error {
+	for _, step := range steps {
+		begin := time.Now()
+		if err := step.run(); err != nil {
+			report("✗", step.name, begin)
+			return err
+		}
+		report("✓", step.name, begin)
+	}
+	return nil
+}
+
+func report(mark, name string, begin time.Time) {
+	fmt.Printf("%s %-14s %5.1fs\n", mark, name, time.Since(begin).Seconds())
 }

@@ -45,9 +45,6 @@ var binFiles = []string{
 // preflight checks the prerequisites before up starts anything. Its errors name the
 // command that fixes the problem.
 func (c *cluster) preflight() error {
-	if os.Geteuid() != 0 {
-		return errors.New("creating namespaces and mounts requires root: run local-cluster up with sudo")
-	}
 	if missing := missingValues(debianPackages); len(missing) > 0 {
 		return fmt.Errorf("missing Debian packages; run: apt-get install -y --no-install-recommends %s",
 			strings.Join(missing, " "))

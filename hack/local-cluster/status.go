@@ -4,6 +4,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -18,15 +19,14 @@ var errNotRunning = errors.New("not running; start the cluster with: local-clust
 
 // status prints the components and the addresses of the cluster. It returns an error
 // unless every component runs, so that scripts can check the exit code.
-func (c *cluster) status() error {
-	process, err := sandbox.Find(c.dir)
+func (c *cluster) status(context.Context) error {
+	pid, err := sandbox.Find(c.dir)
 	if err != nil {
 		return err
 	}
-	if process == nil {
-		return errors.New("not running")
+	if pid == 0 {
+		return errNotRunning
 	}
-	defer process.Close()
 	status, err := c.dir.ReadStatus()
 	if err != nil {
 		return err
@@ -40,8 +40,8 @@ func (c *cluster) status() error {
 		return err
 	}
 
-	table := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(table, "init\tPID %d on the host\n", process.PID)
+	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(table, "init\tPID %d on the host\n", pid)
 	fmt.Fprintf(table, "API server\thttps://%s\n", apiServer)
 	fmt.Fprintf(table, "registry\thttp://%s\n", registry)
 	fmt.Fprintf(table, "kubeconfig\t%s\n", c.dir.Kubeconfig())
@@ -52,26 +52,11 @@ func (c *cluster) status() error {
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("print the status: %w", err)
 	}
-	if exited, found := status.FirstExited(); found {
+	if exited := status.FirstExited(); exited != nil {
 		return fmt.Errorf("%s exited; see its log in %s", exited.Name, c.dir.Log(exited.Name))
 	}
 	if !status.Running {
 		return errors.New("the control plane is not ready yet")
 	}
 	return nil
-}
-
-// exec replaces this program with a command that runs inside the sandbox.
-func (c *cluster) exec(command []string) error {
-	if os.Geteuid() != 0 {
-		return errors.New("entering the namespaces of the cluster requires root: run local-cluster exec with sudo")
-	}
-	process, err := sandbox.Find(c.dir)
-	if err != nil {
-		return err
-	}
-	if process == nil {
-		return errNotRunning
-	}
-	return sandbox.Exec(process.PID, command)
 }

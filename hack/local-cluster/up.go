@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,121 +40,109 @@ func (c *cluster) up(ctx context.Context) error {
 		fmt.Errorf("the cluster is not ready after %v; see the logs in %s", upTimeout, c.dir.Logs()))
 	defer cancel()
 
-	healthy, err := c.healthy(ctx)
+	running, err := c.removeBroken(ctx)
 	if err != nil {
 		return err
 	}
-	if healthy {
-		fmt.Fprintf(c.out, "already running; export KUBECONFIG=%s\n", c.dir.Kubeconfig())
+	if running && c.ready(ctx) {
+		fmt.Printf("already running; export KUBECONFIG=%s\n", c.dir.Kubeconfig())
 		return nil
 	}
-	if err := c.create(ctx); err != nil {
+	if err := c.create(ctx, running); err != nil {
 		if errors.Is(err, context.Canceled) {
 			return errors.New("interrupted; continue with: local-cluster up, or remove the remains with: local-cluster down")
 		}
 		return err
 	}
-	fmt.Fprintf(c.out, "export KUBECONFIG=%s\n", c.dir.Kubeconfig())
+	fmt.Printf("export KUBECONFIG=%s\n", c.dir.Kubeconfig())
 	return nil
 }
 
-// healthy reports whether the cluster is complete and ready. It removes a sandbox that can
-// never become ready because a component exited or the state directory was deleted.
-func (c *cluster) healthy(ctx context.Context) (bool, error) {
-	process, err := sandbox.Find(c.dir)
-	if err != nil || process == nil {
+// removeBroken removes a sandbox that can never become ready because a component exited or
+// the state directory was deleted. It reports whether the sandbox runs.
+func (c *cluster) removeBroken(ctx context.Context) (bool, error) {
+	pid, err := sandbox.Find(c.dir)
+	if err != nil || pid == 0 {
 		return false, err
 	}
-	defer process.Close()
 	status, err := c.dir.ReadStatus()
 	if err != nil {
 		return false, err
 	}
-	if exited, found := status.FirstExited(); found {
-		fmt.Fprintf(c.out, "%s exited (%s): recreating the cluster\n", exited.Name, exited.Exited)
-		return false, c.remove(ctx, process)
+	exited := status.FirstExited()
+	switch {
+	case exited != nil:
+		fmt.Printf("%s exited (%s): recreating the cluster\n", exited.Name, exited.Exited)
+	case len(status.Components) == 0:
+		fmt.Println("the state of the running cluster is missing: recreating the cluster")
+	default:
+		return true, nil
 	}
-	if len(status.Components) == 0 {
-		fmt.Fprintln(c.out, "the state of the running cluster is missing: recreating the cluster")
-		return false, c.remove(ctx, process)
-	}
-	if !status.Running {
-		return false, nil
-	}
-	for _, checks := range [][]check{nodeReady, dnsReady, olmReady} {
-		if c.wait(ctx, 0, checks...) != nil {
-			return false, nil
-		}
-	}
-	return true, nil
+	return false, sandbox.Remove(ctx, c.dir)
 }
 
-func (c *cluster) create(ctx context.Context) error {
+// ready reports whether all conditions of a complete cluster are true now.
+func (c *cluster) ready(ctx context.Context) bool {
+	status, err := c.dir.ReadStatus()
+	if err != nil || !status.Running {
+		return false
+	}
+	for _, check := range slices.Concat(nodeReady, dnsReady, olmReady) {
+		if c.kubectl(ctx, "", append([]string{"wait", "--timeout=0s"}, check...)...) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *cluster) create(ctx context.Context, running bool) error {
 	begin := time.Now()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 
-	if err := c.runSteps([]step{{"sandbox", func() error { return c.startSandbox(ctx, cancel) }}}); err != nil {
-		return err
+	if !running {
+		if err := runSteps(step{"sandbox", func() error { return c.startSandbox(cancel) }}); err != nil {
+			return err
+		}
 	}
+	go c.watch(ctx, cancel)
 	images := make(chan error, 1)
 	go func() { images <- c.pushImages(ctx, image.Cluster) }()
 
-	err := c.runSteps([]step{
-		{"control plane", func() error { return c.waitForControlPlane(ctx) }},
-		{"node", func() error { return c.wait(ctx, upTimeout, nodeReady...) }},
-		{"images", func() error { return <-images }},
-		{"manifests", func() error { return c.applyManifests(ctx) }},
-		{"cluster DNS", func() error { return c.wait(ctx, upTimeout, dnsReady...) }},
-		{"OLM", func() error { return c.wait(ctx, upTimeout, olmReady...) }},
-	})
+	err := runSteps(
+		step{"control plane", func() error { return c.waitForControlPlane(ctx) }},
+		step{"node", func() error { return c.wait(ctx, nodeReady...) }},
+		step{"images", func() error { return <-images }},
+		step{"manifests", func() error { return c.applyManifests(ctx) }},
+		step{"cluster DNS", func() error { return c.wait(ctx, dnsReady...) }},
+		step{"OLM", func() error { return c.wait(ctx, olmReady...) }},
+	)
 	if err != nil {
 		return err
 	}
-	c.report("✓", "up", time.Since(begin))
+	report("✓", "up", begin)
 	return nil
 }
 
-// startSandbox starts the sandbox unless it runs, and cancels the context as soon as a
-// component of the sandbox exits.
-func (c *cluster) startSandbox(ctx context.Context, cancel context.CancelCauseFunc) error {
-	process, err := sandbox.Find(c.dir)
+// startSandbox starts the sandbox, and cancels the context of up if init exits.
+func (c *cluster) startSandbox(cancel context.CancelCauseFunc) error {
+	process, err := sandbox.Start(c.dir, c.binDir)
 	if err != nil {
 		return err
 	}
-	var exited <-chan error
-	if process != nil {
-		process.Close()
-	} else {
-		if err := c.removeRemains(); err != nil {
-			return err
-		}
-		if exited, err = sandbox.Start(c.dir, c.binDir); err != nil {
-			return err
-		}
-	}
-	go c.watch(ctx, cancel, exited)
+	go func() { cancel(c.exitError(sandbox.InitCommand, fmt.Sprint(process.Wait()))) }()
 	return nil
 }
 
 // watch cancels the context with the exit error of the first component that exits.
-func (c *cluster) watch(ctx context.Context, cancel context.CancelCauseFunc, initExited <-chan error) {
-	ticker := time.NewTicker(pollInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case err := <-initExited:
-			cancel(c.exitError(sandbox.InitCommand, fmt.Sprint(err)))
-			return
-		case <-ticker.C:
-			if status, err := c.dir.ReadStatus(); err != nil {
-				cancel(err)
-			} else if exited, found := status.FirstExited(); found {
-				cancel(c.exitError(exited.Name, exited.Exited))
-			}
+func (c *cluster) watch(ctx context.Context, cancel context.CancelCauseFunc) {
+	for ctx.Err() == nil {
+		if status, err := c.dir.ReadStatus(); err != nil {
+			cancel(err)
+		} else if exited := status.FirstExited(); exited != nil {
+			cancel(c.exitError(exited.Name, exited.Exited))
 		}
+		time.Sleep(pollInterval)
 	}
 }
 
@@ -171,19 +160,14 @@ func (c *cluster) exitError(component, cause string) error {
 }
 
 func (c *cluster) waitForControlPlane(ctx context.Context) error {
-	ticker := time.NewTicker(pollInterval)
-	defer ticker.Stop()
-	for {
+	for ctx.Err() == nil {
 		status, err := c.dir.ReadStatus()
 		if err != nil || status.Running {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-ticker.C:
-		}
+		time.Sleep(pollInterval)
 	}
+	return context.Cause(ctx)
 }
 
 // pushImages pushes images to the registry of the cluster.
@@ -207,10 +191,7 @@ func (c *cluster) applyManifests(ctx context.Context) error {
 	if err := c.apply(ctx, manifests.Kubeadm+"---\n"+manifests.CoreDNS); err != nil {
 		return err
 	}
-	if err := c.applyFile(ctx, "olm-crds.yaml"); err != nil {
-		return err
-	}
-	if err := c.wait(ctx, upTimeout, check{"--for=condition=Established", "crd", "--all"}); err != nil {
+	if err := c.applyCRDs(ctx, "olm-crds.yaml"); err != nil {
 		return err
 	}
 	return c.applyFile(ctx, "olm.yaml")

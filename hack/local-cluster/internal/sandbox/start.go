@@ -18,20 +18,28 @@ const (
 	registryFD
 )
 
-// Start starts a sandbox that outlives the caller. The channel receives the exit error of
-// the sandbox if it exits before the caller does.
+// Start starts a sandbox that outlives the caller. The caller waits for the command to learn that the sandbox
+// exits first.
 //
 // Clients on the host reach the sandbox through two listeners on the host's loopback
 // interface. Start opens them and init inherits them: a socket stays in the network
 // namespace that created it, so init accepts connections of the host. The alternatives
 // are worse: entering the namespaces for every command would put kubectl, the tests and
 // every debugger inside, and a veth pair would change the network of the host.
-func Start(dir state.Dir, binDir string) (<-chan error, error) {
+func Start(dir state.Dir, binDir string) (*exec.Cmd, error) {
+	if err := removeRemains(dir); err != nil {
+		return nil, err
+	}
 	if err := dir.Prepare(); err != nil {
 		return nil, err
 	}
-	if err := createCgroup(dir.CgroupName()); err != nil {
+	cgroup, err := podCgroup(dir)
+	if err != nil {
 		return nil, err
+	}
+	const noProcess = -1
+	if err := cgroup.Apply(noProcess); err != nil {
+		return nil, fmt.Errorf("create the cgroup of the pods: %w", err)
 	}
 	executable, err := os.Executable()
 	if err != nil {
@@ -68,9 +76,7 @@ func Start(dir state.Dir, binDir string) (<-chan error, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start the sandbox: %w", err)
 	}
-	exited := make(chan error, 1)
-	go func() { exited <- cmd.Wait() }()
-	return exited, nil
+	return cmd, nil
 }
 
 // listen opens the address recorded in a file, so that a copied kubeconfig stays valid

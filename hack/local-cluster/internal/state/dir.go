@@ -11,31 +11,9 @@ import (
 	"strings"
 )
 
-// Dir is the state directory of a cluster. It has two paths: one on the host, and a
-// constant one inside the sandbox.
+// Dir is the state directory of a cluster. It has two paths: an absolute one on the host, which identifies
+// the cluster, and a constant one inside the sandbox.
 type Dir string
-
-// Abs returns the canonical path of a directory, which need not exist. The path identifies
-// the cluster.
-func Abs(path string) (Dir, error) {
-	abs, err := filepath.Abs(path)
-	if err != nil {
-		return "", fmt.Errorf("resolve %s: %w", path, err)
-	}
-	return Dir(resolve(abs)), nil
-}
-
-// resolve resolves the symbolic links in the existing part of a path.
-func resolve(path string) string {
-	if resolved, err := filepath.EvalSymlinks(path); err == nil {
-		return resolved
-	}
-	parent := filepath.Dir(path)
-	if parent == path {
-		return path
-	}
-	return filepath.Join(resolve(parent), filepath.Base(path))
-}
 
 // Kubeconfig is the path of the administrator's kubeconfig for use on the host.
 func (d Dir) Kubeconfig() string { return d.join("kubeconfig") }
@@ -68,7 +46,7 @@ func (d Dir) KubectlCache() string { return d.join("kubectl-cache") }
 func (d Dir) Logs() string { return d.join("logs") }
 
 // Log is the path of the log of a component.
-func (d Dir) Log(component string) string { return d.join("logs", component+".log") }
+func (d Dir) Log(component string) string { return d.join("logs/" + component + ".log") }
 
 // CgroupName returns a name for the cgroup of the cluster that is unique among the clones
 // of the project on a machine.
@@ -77,33 +55,25 @@ func (d Dir) CgroupName() string {
 	return "local-cluster-" + hex.EncodeToString(sum[:4])
 }
 
-// Prepare removes the files of an earlier run, which a new run would mistake for its own,
-// and creates the directories that a run requires.
+// Prepare removes the logs of an earlier run and creates the directories that a run requires.
 func (d Dir) Prepare() error {
-	if err := d.RemoveVolatile(); err != nil {
-		return err
-	}
-	if err := d.removeAll(d.Logs()); err != nil {
+	if err := os.RemoveAll(d.Logs()); err != nil {
 		return err
 	}
 	for _, dir := range []string{d.Logs(), d.Containerd(), d.RegistryData()} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return fmt.Errorf("create %s: %w", dir, err)
+			return err
 		}
 	}
 	return nil
 }
 
-// RemoveVolatile removes the files that only a running cluster uses. It keeps the logs, and
-// the addresses for the next run to listen on.
+// RemoveVolatile removes the files that only a running cluster uses, and that a new run would mistake for its own. It
+// keeps the logs, and the addresses for the next run to listen on.
 func (d Dir) RemoveVolatile() error {
-	return d.removeAll(d.statusFile(), d.Kubeconfig(), d.Containerd(), d.KubectlCache())
-}
-
-func (d Dir) removeAll(paths ...string) error {
-	for _, path := range paths {
+	for _, path := range []string{d.statusFile(), d.Kubeconfig(), d.Containerd(), d.KubectlCache()} {
 		if err := os.RemoveAll(path); err != nil {
-			return fmt.Errorf("remove %s: %w", path, err)
+			return err
 		}
 	}
 	return nil
@@ -111,6 +81,4 @@ func (d Dir) removeAll(paths ...string) error {
 
 func (d Dir) statusFile() string { return d.join("status.json") }
 
-func (d Dir) join(elem ...string) string {
-	return filepath.Join(append([]string{string(d)}, elem...)...)
-}
+func (d Dir) join(path string) string { return filepath.Join(string(d), path) }

@@ -28,14 +28,14 @@ type Component struct {
 	Exited string `json:"exited,omitempty"`
 }
 
-// FirstExited returns the first component that exited.
-func (s Status) FirstExited() (Component, bool) {
-	for _, component := range s.Components {
+// FirstExited returns the first component that exited, or nil.
+func (s Status) FirstExited() *Component {
+	for i, component := range s.Components {
 		if component.Exited != "" {
-			return component, true
+			return &s.Components[i]
 		}
 	}
-	return Component{}, false
+	return nil
 }
 
 // ReadStatus returns the last written status, or the zero Status if there is none.
