@@ -4,17 +4,15 @@ package main
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/prometheus/procfs"
 
 	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/sandbox"
 	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/state"
@@ -30,7 +28,7 @@ func TestLifecycle(t *testing.T) {
 	if err := loadModules(modprobe, kernelModules); err != nil {
 		t.Fatal(err)
 	}
-	before := takeSnapshot(t)
+	before := hostState(t)
 	first, second := newFixture(t), newFixture(t)
 
 	first.mustRun("up")
@@ -70,22 +68,23 @@ func TestLifecycle(t *testing.T) {
 	if err != nil || pid == 0 {
 		t.Fatalf("sandbox.Find() = %v, %v, want a process", pid, err)
 	}
+	sandboxNamespaces := namespaces(t, strconv.Itoa(pid))
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	first.mustRun("down")
 
-	after := takeSnapshot(t)
-	for aspect := range before {
-		for _, line := range missing(after[aspect], before[aspect]) {
-			// Other programs of the host may exit during the test, which removes their namespaces.
-			if aspect != "namespaces" {
-				t.Errorf("%s of the host: %s is missing, want the same as before the test", aspect, line)
-			}
+	for _, namespace := range namespaces(t, "[0-9]*") {
+		if slices.Contains(sandboxNamespaces, namespace) {
+			t.Errorf("after down, a process is in namespace %s of the cluster", namespace)
 		}
-		for _, line := range missing(before[aspect], after[aspect]) {
-			t.Errorf("%s of the host: found new %s, want the same as before the test", aspect, line)
-		}
+	}
+	after := hostState(t)
+	for _, line := range missing(after, before) {
+		t.Errorf("after the test, the host is without: %s", line)
+	}
+	for _, line := range missing(before, after) {
+		t.Errorf("after the test, the host also has: %s", line)
 	}
 }
 
@@ -141,101 +140,40 @@ func (f fixture) loseState() {
 	}
 }
 
-// snapshot maps each aspect of the host that a cluster could change to its lines.
-type snapshot map[string][]string
-
-func takeSnapshot(t *testing.T) snapshot {
+// namespaces returns the namespaces of the processes whose PIDs match a pattern.
+func namespaces(t *testing.T, pids string) []string {
 	t.Helper()
-	return snapshot{
-		"interfaces":     interfaces(t),
-		"mounts":         readAll(t, "/proc/self/mounts"),
-		"firewall rules": firewall(t),
-		"cgroups":        list(t, "/sys/fs/cgroup/local-cluster-*", "/sys/fs/cgroup/*/local-cluster-*"),
-		"namespaces":     namespaces(t),
-		"settings": readAll(t, "/proc/sys/kernel/panic", "/proc/sys/kernel/panic_on_oops", "/proc/sys/vm/overcommit_memory",
-			"/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/bridge/bridge-nf-call-iptables"),
-		"well-known paths": list(t, "/etc/cni", "/etc/kubernetes", "/opt/*", "/run/containerd*", "/run/netns",
-			"/usr/libexec/kubernetes", "/var/lib/cni", "/var/lib/containerd", "/var/lib/kubelet", "/var/log/pods"),
+	var all []string
+	for _, path := range list(t, "/proc/"+pids+"/ns/pid", "/proc/"+pids+"/ns/net", "/proc/"+pids+"/ns/mnt") {
+		// The process may have exited.
+		if namespace, err := os.Readlink(path); err == nil {
+			all = append(all, namespace)
+		}
 	}
+	return all
+}
+
+// hostState returns what a cluster could change on the host, as lines.
+func hostState(t *testing.T) []string {
+	t.Helper()
+	const script = `
+		ip -oneline link
+		sed "s/^/mount: /" /proc/self/mounts
+		iptables-save | sed "/^#/d" # The comments contain the time of day.
+		cd /proc/sys
+		grep . kernel/panic kernel/panic_on_oops vm/overcommit_memory net/ipv4/ip_forward net/bridge/bridge-nf-call-iptables`
+	output, err := exec.Command("sh", "-ec", script).Output()
+	if err != nil {
+		t.Fatalf("read the state of the host: %v", err)
+	}
+	return append(strings.Split(string(output), "\n"), list(t, "/sys/fs/cgroup/local-cluster-*", "/sys/fs/cgroup/*/local-cluster-*",
+		"/etc/cni", "/etc/kubernetes", "/opt/*", "/run/containerd*", "/run/netns", "/usr/libexec/kubernetes",
+		"/var/lib/cni", "/var/lib/containerd", "/var/lib/kubelet", "/var/log/pods")...)
 }
 
 // missing returns the lines of all that are not in some.
 func missing(some, all []string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(line string) bool { return slices.Contains(some, line) })
-}
-
-func interfaces(t *testing.T) []string {
-	t.Helper()
-	interfaces, err := net.Interfaces()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all []string
-	for _, one := range interfaces {
-		all = append(all, fmt.Sprintf("%+v", one))
-	}
-	return all
-}
-
-// firewall returns the rules without the comments, which contain the time of day.
-func firewall(t *testing.T) []string {
-	t.Helper()
-	output, err := exec.Command("iptables-save").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return slices.DeleteFunc(strings.Split(string(output), "\n"), func(line string) bool {
-		return strings.HasPrefix(line, "#")
-	})
-}
-
-// namespaces lists the namespaces of all processes: a process left behind in a sandbox
-// is in a namespace that did not exist before the test. A zombie that the host's init
-// has not reaped yet is in no namespace. The list excludes pods of a cluster that runs
-// at the same time as this test, because such pods start and stop independently of it.
-func namespaces(t *testing.T) []string {
-	t.Helper()
-	processes, err := procfs.AllProcs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all []string
-	for _, process := range processes {
-		namespaces, err := process.Namespaces()
-		// The process may have exited.
-		if err != nil || inOtherCluster(t, process) {
-			continue
-		}
-		for _, kind := range []string{"mnt", "net"} {
-			namespace := fmt.Sprintf("%s:%d", kind, namespaces[kind].Inode)
-			if !slices.Contains(all, namespace) {
-				all = append(all, namespace)
-			}
-		}
-	}
-	return all
-}
-
-// inOtherCluster reports whether the process descends from the init of a cluster that
-// this test did not start. No descendant outlives that init.
-func inOtherCluster(t *testing.T, process procfs.Proc) bool {
-	t.Helper()
-	for {
-		args, err := process.CmdLine()
-		if err != nil {
-			return false
-		}
-		if len(args) > 2 && args[0] == "local-cluster" && args[1] == sandbox.InitCommand {
-			return !strings.Contains(args[2], t.Name())
-		}
-		stat, err := process.Stat()
-		if err != nil || stat.PPID == 0 {
-			return false
-		}
-		if process, err = procfs.NewProc(stat.PPID); err != nil {
-			return false
-		}
-	}
 }
 
 func list(t *testing.T, patterns ...string) []string {
@@ -247,21 +185,6 @@ func list(t *testing.T, patterns ...string) []string {
 			t.Fatal(err)
 		}
 		all = append(all, found...)
-	}
-	return all
-}
-
-func readAll(t *testing.T, paths ...string) []string {
-	t.Helper()
-	var all []string
-	for _, path := range paths {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for line := range strings.Lines(string(data)) {
-			all = append(all, path+": "+strings.TrimSpace(line))
-		}
 	}
 	return all
 }
