@@ -22,12 +22,13 @@ type family struct {
 
 // violation is a state that must not be reached, and how it was.
 type violation struct {
-	finding string
-	story   []string
+	finding, family string
+	story           []string
 }
 
+// String returns the story, and a line for the table of TestStories.
 func (v violation) String() string {
-	return v.finding + "\n\t" + strings.Join(v.story, "\n\t")
+	return fmt.Sprintf("%s\n\t%s\nas a test:\n\t{%q, %#v},", v.finding, strings.Join(v.story, "\n\t"), v.family, v.story)
 }
 
 // result is what an exploration has covered.
@@ -63,7 +64,7 @@ func explore(t *testing.T, f family, maxStates int) (r result) {
 	trails := []*step{nil}
 	queue := []node{{first, 0, 0}}
 	report := func(finding string, trail *step) {
-		r.violations = append(r.violations, violation{finding, trail.story()})
+		r.violations = append(r.violations, violation{finding, f.name, trail.story()})
 	}
 	for len(queue) > 0 && len(r.violations) < maxViolations {
 		n := queue[0]

@@ -2,6 +2,8 @@ package explore
 
 import (
 	"flag"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -136,28 +138,30 @@ func overrideShop(s *echov1.EchoSpec) {
 	s.Route = &echov1.Route{Overrides: []echov1.RouteRef{{Name: shop.name}}, Scheme: "https", Paths: []echov1.Path{{Value: "/"}}}
 }
 
+var families = []family{
+	{"create", []transition{create}, budget{1, 1, 1}},
+	{"edit", []transition{message("two")}, budget{1, 0, 0}},
+	{"edit with a fault", []transition{message("two")}, budget{0, 1, 1}},
+	{"edit with a crash", []transition{message("two")}, budget{1, 0, 1}},
+	{"edit twice", []transition{message("two"), message("one")}, budget{1, 0, 0}},
+	{"scale", []transition{scale(2)}, budget{1, 0, 1}},
+	{"scale and edit", []transition{scale(2), message("two")}, budget{}},
+	{"scale back", []transition{scale(2), scale(1)}, budget{1, 0, 0}},
+	{"delete and create", []transition{remove, create}, budget{1, 0, 0}},
+	{"drift", []transition{drift}, budget{1, 1, 0}},
+	{"probe", []transition{unready}, budget{1, 0, 0}},
+	{"route", []transition{route, plain}, budget{1, 0, 0}},
+	{"create an override", []transition{createOverride, deploy}, budget{}},
+	{"override", []transition{deploy, override, move}, budget{1, 0, 0}},
+	{"override with a fault", []transition{override, deploy, plain}, budget{0, 1, 1}},
+	{"override again", []transition{deploy, override, uninstall, deploy}, budget{}},
+	{"verify", []transition{verify, plain}, budget{1, 0, 0}},
+	{"verify elsewhere", []transition{verify, everyNode}, budget{}},
+	{"lost label", []transition{unlabel, message("two")}, budget{1, 0, 0}},
+}
+
 func TestExplore(t *testing.T) {
-	for _, f := range []family{
-		{"create", []transition{create}, budget{1, 1, 1}},
-		{"edit", []transition{message("two")}, budget{1, 0, 0}},
-		{"edit with a fault", []transition{message("two")}, budget{0, 1, 1}},
-		{"edit with a crash", []transition{message("two")}, budget{1, 0, 1}},
-		{"edit twice", []transition{message("two"), message("one")}, budget{1, 0, 0}},
-		{"scale", []transition{scale(2)}, budget{1, 0, 1}},
-		{"scale and edit", []transition{scale(2), message("two")}, budget{}},
-		{"scale back", []transition{scale(2), scale(1)}, budget{1, 0, 0}},
-		{"delete and create", []transition{remove, create}, budget{1, 0, 0}},
-		{"drift", []transition{drift}, budget{1, 1, 0}},
-		{"probe", []transition{unready}, budget{1, 0, 0}},
-		{"route", []transition{route, plain}, budget{1, 0, 0}},
-		{"create an override", []transition{createOverride, deploy}, budget{}},
-		{"override", []transition{deploy, override, move}, budget{1, 0, 0}},
-		{"override with a fault", []transition{override, deploy, plain}, budget{0, 1, 1}},
-		{"override again", []transition{deploy, override, uninstall, deploy}, budget{}},
-		{"verify", []transition{verify, plain}, budget{1, 0, 0}},
-		{"verify elsewhere", []transition{verify, everyNode}, budget{}},
-		{"lost label", []transition{unlabel, message("two")}, budget{1, 0, 0}},
-	} {
+	for _, f := range families {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
 			r := explore(t, f, *maxStates)
@@ -166,5 +170,37 @@ func TestExplore(t *testing.T) {
 				t.Error(v)
 			}
 		})
+	}
+}
+
+// TestStories follows stories in which a bug was found. A story ends early if the operator no longer does what it did in it.
+func TestStories(t *testing.T) {
+	for _, s := range []struct {
+		family string
+		steps  []string
+	}{
+		{"edit with a crash", []string{
+			"the user edits the message to two",
+			"the operator reconciles; it patches Deployment echo-hello, and the operator crashes after it, and reads the Echo as it was before the last edit",
+			"the operator reconciles: it patches Deployment echo-hello, writes the status",
+		}},
+	} {
+		f := families[slices.IndexFunc(families, func(f family) bool { return f.name == s.family })]
+		w := newWorld(t, f)
+		for _, step := range s.steps {
+			all := w.successors(t, f)
+			i := slices.IndexFunc(all, func(after *world) bool { return after.trail.name == step })
+			if i < 0 {
+				break
+			}
+			w = all[i]
+		}
+		findings := w.findings
+		if len(findings) == 0 && len(w.successors(t, f)) == 0 {
+			findings = w.checkEnd(t)
+		}
+		for _, finding := range findings {
+			t.Errorf("%s: %s\n\t%s", s.family, finding, strings.Join(w.trail.story(), "\n\t"))
+		}
 	}
 }
