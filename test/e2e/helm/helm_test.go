@@ -97,6 +97,64 @@ var _ = Describe("Helm", Serial, func() {
 		Kubectl("-n", w.Namespace, "wait", "--for=delete", ChildResources()+",pods", "-l", "kkloud.io/echo", "--timeout=2m")
 	})
 
+	It("takes the operator over from OLM and kubectl, and gives it back, without an effect on Echoes", func() {
+		ways := map[string]struct{ install, uninstall func() }{
+			"Helm": {
+				func() { install(chart, "--take-ownership") },
+				func() { Helm("uninstall", "echo-operator", "--namespace", operatorNamespace, "--wait") },
+			},
+			"OLM": {
+				func() {
+					Kubectl("apply", "-k", root+"/config/olm")
+					subscription := []string{"-n", operatorNamespace, "wait", "subscription/echo-operator", "--timeout=3m"}
+					Kubectl(append(subscription, "--for=jsonpath={.status.state}=AtLatestKnown")...)
+					Kubectl("-n", operatorNamespace, "wait", "csv", "--all", "--timeout=3m", "--for=jsonpath={.status.phase}=Succeeded")
+				},
+				func() { Kubectl("-n", operatorNamespace, "delete", "subscriptions,csv", "--all") },
+			},
+			"kubectl": {
+				func() { Kubectl("apply", "--server-side", "-k", root+"/config/default") },
+				func() {
+					objects := slices.DeleteFunc(strings.Fields(Kubectl("create", "--dry-run=client", "-k", root+"/config/default", "-o", "name")),
+						func(name string) bool { return strings.HasPrefix(name, "customresourcedefinition") || strings.HasPrefix(name, "namespace") })
+					Kubectl(append([]string{"-n", operatorNamespace, "delete", "--ignore-not-found"}, objects...)...)
+				},
+			},
+		}
+		DeferCleanup(func() {
+			Kubectl("delete", "-k", root+"/config/olm", "--ignore-not-found")
+			Kubectl("delete", "-f", root+"/config/olm/catalogsource.yaml", "--ignore-not-found")
+			Kubectl("delete", "clusterroles", "-l", "app.kubernetes.io/name=echo-operator,olm.managed=true")
+			Kubectl("delete", "-k", root+"/config/default", "--ignore-not-found")
+		})
+		Kubectl("apply", "-f", root+"/config/olm/catalogsource.yaml")
+		Kubectl("-n", "olm", "wait", "catalogsource/echo-operator", "--for=jsonpath={.status.connectionState.lastObservedState}=READY", "--timeout=5m")
+		NewNamespace(operatorNamespace)
+		install(chart)
+		w := workload.New("helm-takeover")
+		before := w.Observe()
+
+		By("scaling the operator with kubectl")
+		Kubectl("-n", operatorNamespace, "scale", operator, "--replicas=1")
+		upgrade := slices.Concat([]string{"upgrade", "echo-operator", chart}, wait)
+		output, err := TryHelm(upgrade...)
+		Expect(err).To(HaveOccurred())
+		Expect(output).To(ContainSubstring(`conflict with "kubectl"`))
+		Helm(append(upgrade, "--force-conflicts")...)
+		Helm(upgrade...)
+
+		current := "Helm"
+		for _, next := range []string{"OLM", "kubectl", "Helm", "kubectl", "OLM", "Helm"} {
+			By("replacing " + current + " by " + next)
+			ways[current].uninstall()
+			ways[next].install()
+			Kubectl("-n", operatorNamespace, "rollout", "status", operator, "--timeout=2m")
+			w.ExerciseOperator()
+			current = next
+		}
+		AddReportEntry("requests | failed | restarted servers: " + w.ExpectUnaffected(before, releases.NoServers))
+	})
+
 	It("limits a release to its namespaces, also beside another release", func() {
 		all := []string{"helm-one", "helm-two", "helm-three"}
 		for _, namespace := range all {
