@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
@@ -40,6 +41,10 @@ type child struct {
 func (rec *reconciliation) child(kind children.Kind) *child {
 	isAllowed := rec.AllowEveryNodeVerification || !kind.Verifier || !children.WantsVerifierDaemonSet(rec.echo)
 	return &child{reconciliation: rec, kind: kind, isWanted: isAllowed && kind.Wanted(rec.echo)}
+}
+
+func (c *child) name() types.NamespacedName {
+	return types.NamespacedName{Namespace: c.echo.Namespace, Name: c.kind.ChildName(c.echo)}
 }
 
 // reconcileChildren reconciles every child, also after the rejection of another one. Rejections become part of the

@@ -24,10 +24,6 @@ var (
 	errStaleChild = errors.New("the cache lags behind the child")
 )
 
-func (c *child) name() types.NamespacedName {
-	return types.NamespacedName{Namespace: c.echo.Namespace, Name: c.kind.ChildName(c.echo)}
-}
-
 // find returns the object with the name of the child, or nil. The cache contains only objects
 // with the operator's label, and only stubs of those that are not children or too large. So an object that is
 // missing there, or that the Echo does not seem to control, is read from the API server if the child is to be written.
@@ -136,32 +132,4 @@ func (c *child) previouslyReconciled() bool {
 	hasNewestStatus := observed == c.echo.Generation
 	hasEveryChildOfTheKind := !c.kind.Conditional && observed > 0
 	return hasNewestStatus || hasEveryChildOfTheKind
-}
-
-// checkNewest reads the Echo from the API server, and returns errStaleEcho if the cached Echo is
-// out of date. It is called only if a child indicates that.
-func (rec *reconciliation) checkNewest(ctx context.Context) error {
-	var newest echov1.Echo
-	err := rec.APIReader.Get(ctx, client.ObjectKeyFromObject(rec.echo), &newest)
-	if apierrors.IsNotFound(err) {
-		return errStaleEcho
-	}
-	if err != nil {
-		return err
-	}
-	isNewest := newest.UID == rec.echo.UID && newest.Generation == rec.echo.Generation && newest.DeletionTimestamp == nil
-	if !isNewest {
-		return errStaleEcho
-	}
-	return nil
-}
-
-// checkNotNewer returns an error if the child was already written for a newer generation than
-// that of the cached Echo: a write would revert the child. Other clients can change the
-// annotation, so checkNewest decides.
-func (rec *reconciliation) checkNotNewer(ctx context.Context, live client.Object) error {
-	if children.EchoGeneration(live) <= rec.echo.Generation {
-		return nil
-	}
-	return rec.checkNewest(ctx)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -185,4 +186,32 @@ func (c *child) remove(ctx context.Context, live client.Object) error {
 	}
 	log.FromContext(ctx).Info("Deleted "+c.kind.Name, "child", live.GetName())
 	return nil
+}
+
+// checkNewest reads the Echo from the API server, and returns errStaleEcho if the cached Echo is
+// out of date. It is called only if a child indicates that.
+func (rec *reconciliation) checkNewest(ctx context.Context) error {
+	var newest echov1.Echo
+	err := rec.APIReader.Get(ctx, client.ObjectKeyFromObject(rec.echo), &newest)
+	if apierrors.IsNotFound(err) {
+		return errStaleEcho
+	}
+	if err != nil {
+		return err
+	}
+	isNewest := newest.UID == rec.echo.UID && newest.Generation == rec.echo.Generation && newest.DeletionTimestamp == nil
+	if !isNewest {
+		return errStaleEcho
+	}
+	return nil
+}
+
+// checkNotNewer returns an error if the child was already written for a newer generation than
+// that of the cached Echo: a write would revert the child. Other clients can change the
+// annotation, so checkNewest decides.
+func (rec *reconciliation) checkNotNewer(ctx context.Context, live client.Object) error {
+	if children.EchoGeneration(live) <= rec.echo.Generation {
+		return nil
+	}
+	return rec.checkNewest(ctx)
 }
