@@ -99,6 +99,9 @@ KUBE_SCORE_WAIVERS := container-security-context-user-group-id,container-image-p
 package-check: bin/operator-sdk bin/opm bin/kustomize bin/helm bin/kube-score bin/promtool package ## Validate bundle, catalog, manifests, Helm chart, alerts, dashboard and the CRD; warnings count as errors.
 	$(NO_CLUSTER) go -C test test -count=1 ./manifests/...
 	hack/validate-bundle.sh $(call pinned,kubernetes,k8s.io/kubernetes)
+	sed '1,/^spec:/d; s/^  //' config/prometheus/alerts.yaml >bin/alerts.yaml
+	promtool check rules bin/alerts.yaml
+	promtool test rules test/manifests/monitoring/alerts/*.yaml
 	kustomize build config/default | kube-score score --exit-one-on-warning --ignore-test $(KUBE_SCORE_WAIVERS) -
 	go -C hack run ./catalog build $(BUNDLE_IMG)
 	opm validate bin/package/echo-operator

@@ -136,7 +136,7 @@ const verifierService = `{"apiVersion": "v1", "kind": "Service", "metadata": {"n
 // verifierJobs returns jobs that scrape the verifier of the Echo "verified", as the PodMonitor does.
 func verifierJobs() []byte {
 	GinkgoHelper()
-	monitor, err := monitoring.VerifierMonitor(root)
+	monitor, err := monitoring.ReadPodMonitor(root, monitoring.VerifierMonitor)
 	Expect(err).NotTo(HaveOccurred())
 	jobs, err := monitor.ScrapeConfigs("verifier."+load+".svc", map[string]int32{"verify-dns": 8081, "verify-service": 8082},
 		map[string]string{"namespace": load, "echo": "verified", "node": "local-cluster"})

@@ -15,11 +15,13 @@ import (
 
 // Files, relative to the root of the repository.
 const (
-	alertsFile          = "config/prometheus/alerts.yaml"
-	dashboardFile       = "config/prometheus/dashboard.json"
-	serviceMonitorFile  = "config/prometheus/service_monitor.yaml"
-	verifierMonitorFile = "config/prometheus/pod_monitor.yaml"
-	serverMonitorFile   = "config/prometheus/server_pod_monitor.yaml"
+	alertsFile         = "config/prometheus/alerts.yaml"
+	dashboardFile      = "config/prometheus/dashboard.json"
+	serviceMonitorFile = "config/prometheus/service_monitor.yaml"
+	// VerifierMonitor has the PodMonitor of the verifiers.
+	VerifierMonitor = "config/prometheus/pod_monitor.yaml"
+	// ServerMonitor has the PodMonitor of the default servers.
+	ServerMonitor = "config/prometheus/server_pod_monitor.yaml"
 )
 
 // Rule is one alert.
@@ -146,22 +148,15 @@ type PodEndpoint struct {
 	Relabelings []Relabeling `json:"relabelings"`
 }
 
-// Relabeling sets a label of the series, from labels of the target or to a constant.
+// Relabeling sets a label of the series from labels of the target.
 type Relabeling struct {
 	SourceLabels []string `json:"sourceLabels"`
 	TargetLabel  string   `json:"targetLabel"`
-	Replacement  string   `json:"replacement"`
 }
 
-// VerifierMonitor returns the PodMonitor of the verifiers.
-func VerifierMonitor(root string) (monitor PodMonitor, err error) {
-	err = read(root, verifierMonitorFile, &monitor)
-	return monitor, err
-}
-
-// ServerMonitor returns the PodMonitor of the default servers.
-func ServerMonitor(root string) (monitor PodMonitor, err error) {
-	err = read(root, serverMonitorFile, &monitor)
+// ReadPodMonitor returns the PodMonitor in a file.
+func ReadPodMonitor(root, file string) (monitor PodMonitor, err error) {
+	err = read(root, file, &monitor)
 	return monitor, err
 }
 

