@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 
@@ -37,22 +38,6 @@ func TestEveryRelativeLinkHasATarget(t *testing.T) {
 	}
 }
 
-// test/e2e/helm runs the commands of docs/helm.md.
-func TestEveryShellBlockRunsOrIsAnExample(t *testing.T) {
-	for _, name := range pages(t) {
-		if name != quickStart && path.Dir(name) != "docs" {
-			continue
-		}
-		for _, b := range readPage(t, name).commands() {
-			runs := slices.Contains([]string{tutorial, quickStart, "docs/helm.md"}, name) ||
-				slices.ContainsFunc(runPages, func(p runPage) bool { return p.name == name && p.runs(b.section) })
-			if !runs && !b.example {
-				t.Errorf("%s:%d: the commands run in no test: add the page to runPages, or precede the block with %s", name, b.line, exampleMark)
-			}
-		}
-	}
-}
-
 func TestEveryManifestOfAnEchoHasOnlyKnownFields(t *testing.T) {
 	for _, name := range pages(t) {
 		for _, b := range readPage(t, name).blocks {
@@ -67,33 +52,45 @@ func TestEveryManifestOfAnEchoHasOnlyKnownFields(t *testing.T) {
 	}
 }
 
-// leaves returns the paths of the fields of a schema that have no fields of their own.
-func leaves(path string, schema apiextensionsv1.JSONSchemaProps) (all []string) {
-	isResources := path == "resources" || strings.HasSuffix(path, ".resources") // Kubernetes describes their fields.
-	if len(schema.Properties) == 0 || isResources {
-		return []string{path}
-	}
+// fields returns the paths of the fields of a schema, except those of the types that Kubernetes describes.
+func fields(parent string, schema apiextensionsv1.JSONSchemaProps) (all []string) {
 	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
-		all = append(all, leaves(strings.TrimPrefix(path+"."+name, "."), schema.Properties[name])...)
+		path := strings.TrimPrefix(parent+"."+name, ".")
+		all = append(all, path)
+		if name != "resources" {
+			all = append(all, fields(path, schema.Properties[name])...)
+		}
 	}
 	return all
 }
 
-// TestReferenceHasEveryName checks that a page has a heading or a row for each field of the spec, and that another one names
-// each field of the status and each reason.
-func TestReferenceHasEveryName(t *testing.T) {
+// TestEveryFieldAndReasonIsDescribed checks that a page has a heading or a row for each field of the spec, that another one names each
+// field of the status and each reason, and that the console of OpenShift describes the fields: the scorecard checks only those that an
+// example sets.
+func TestEveryFieldAndReasonIsDescribed(t *testing.T) {
 	var crd apiextensionsv1.CustomResourceDefinition
-	if err := yaml.UnmarshalStrict([]byte(readFile(t, "config/crd/bases/kkloud.io_echoes.yaml")), &crd); err != nil {
-		t.Fatal(err)
+	readManifest(t, "config/crd/bases/kkloud.io_echoes.yaml", &crd)
+	var csv v1alpha1.ClusterServiceVersion
+	readManifest(t, "bundle/manifests/echo-operator.clusterserviceversion.yaml", &csv)
+	echo, console := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties, csv.Spec.CustomResourceDefinitions.Owned[0]
+	var described []string
+	for _, subject := range regexp.MustCompile(`(?m)^(?:#+|\|) ([^|\n]+)`).FindAllStringSubmatch(readFile(t, "docs/echo.md"), -1) {
+		described = append(described, strings.Split(strings.Trim(subject[1], "` "), " and ")...)
 	}
-	echo := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties
-	described := strings.Split(strings.Join(readPage(t, "docs/echo.md").subjects, " and "), " and ")
-	for _, field := range leaves("", echo["spec"]) {
+	for _, field := range fields("", echo["spec"]) {
 		if !slices.Contains(described, field) {
 			t.Errorf("docs/echo.md does not describe the field %s: add a row or a section", field)
 		}
+		if !slices.ContainsFunc(console.SpecDescriptors, func(d v1alpha1.SpecDescriptor) bool { return d.Path == field }) {
+			t.Errorf("spec.%s has no descriptor in the ClusterServiceVersion", field)
+		}
 	}
-	names := slices.Collect(maps.Keys(echo["status"].Properties))
+	names := fields("", echo["status"])
+	for _, field := range names {
+		if !slices.ContainsFunc(console.StatusDescriptors, func(d v1alpha1.StatusDescriptor) bool { return d.Path == field }) {
+			t.Errorf("status.%s has no descriptor in the ClusterServiceVersion", field)
+		}
+	}
 	for _, match := range regexp.MustCompile(`(?m)^\s+Reason\w+\s*= "(\w+)"`).FindAllStringSubmatch(readFile(t, "api/v1/conditions.go"), -1) {
 		names = append(names, match[1])
 	}
@@ -101,5 +98,12 @@ func TestReferenceHasEveryName(t *testing.T) {
 		if !strings.Contains(readFile(t, statusPage), "`"+name+"`") {
 			t.Errorf("%s does not describe %s", statusPage, name)
 		}
+	}
+}
+
+func readManifest(t *testing.T, name string, into any) {
+	t.Helper()
+	if err := yaml.UnmarshalStrict([]byte(readFile(t, name)), into); err != nil {
+		t.Fatalf("%s: %v", name, err)
 	}
 }

@@ -8,12 +8,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"unicode"
 
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
-	"github.com/yuin/goldmark/extension"
-	extensionast "github.com/yuin/goldmark/extension/ast"
+	"github.com/yuin/goldmark/parser"
 	"github.com/yuin/goldmark/text"
 )
 
@@ -23,9 +21,7 @@ const exampleMark = "<!-- example -->"
 // page is a Markdown file.
 type page struct {
 	links, anchors []string
-	// subjects are the headings, and the first cells of the rows of tables.
-	subjects []string
-	blocks   []block
+	blocks         []block
 }
 
 // block is a fenced block of code on a page.
@@ -51,7 +47,7 @@ func readFile(t *testing.T, name string) string {
 func readPage(t *testing.T, name string) (p page) {
 	t.Helper()
 	source := []byte(readFile(t, name))
-	document := goldmark.New(goldmark.WithExtensions(extension.Table)).Parser().Parse(text.NewReader(source))
+	document := goldmark.New(goldmark.WithParserOptions(parser.WithAutoHeadingID())).Parser().Parse(text.NewReader(source))
 	section := ""
 	err := ast.Walk(document, func(node ast.Node, entering bool) (ast.WalkStatus, error) {
 		if !entering {
@@ -65,13 +61,12 @@ func readPage(t *testing.T, name string) (p page) {
 		case *ast.AutoLink:
 			p.links = append(p.links, string(n.URL(source)))
 		case *ast.Heading:
-			heading := plain(n, source)
-			p.anchors, p.subjects = append(p.anchors, anchor(heading)), append(p.subjects, heading)
+			// The anchors of GitHub keep underscores and letters beyond ASCII, of which no heading has one.
+			id, _ := n.AttributeString("id")
+			p.anchors = append(p.anchors, string(id.([]byte)))
 			if n.Level == 2 {
-				section = heading
+				section = string(n.Lines().Value(source))
 			}
-		case *extensionast.TableRow:
-			p.subjects = append(p.subjects, plain(n.FirstChild(), source))
 		case *ast.FencedCodeBlock:
 			b := block{language: string(n.Language(source)), text: string(n.Lines().Value(source)), section: section}
 			if n.Lines().Len() > 0 {
@@ -104,32 +99,6 @@ func (p page) commands() (all []block) {
 		}
 	}
 	return all
-}
-
-// plain returns the text of a node without markup.
-func plain(node ast.Node, source []byte) string {
-	var content strings.Builder
-	_ = ast.Walk(node, func(n ast.Node, entering bool) (ast.WalkStatus, error) { // The function returns no error.
-		if part, isText := n.(*ast.Text); isText && entering {
-			content.Write(part.Value(source))
-		}
-		return ast.WalkContinue, nil
-	})
-	return content.String()
-}
-
-// anchor follows the rule of GitHub: lower case, hyphens instead of spaces, and otherwise only letters, digits, hyphens and underscores.
-func anchor(heading string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == ' ':
-			return '-'
-		case r == '-', unicode.In(r, unicode.L, unicode.M, unicode.Nd, unicode.Pc):
-			return unicode.ToLower(r)
-		default:
-			return -1
-		}
-	}, heading)
 }
 
 // pages returns the Markdown files that git does not ignore.

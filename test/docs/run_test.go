@@ -3,8 +3,10 @@
 package docs
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -79,25 +81,40 @@ func TestTutorial(t *testing.T) {
 	runBlocks(t, readPage(t, tutorial).commands(), timeout)
 }
 
-// TestPages runs the commands of the other pages on that cluster, each page or group of sections in a namespace of its own.
+// TestPages runs the commands of the other pages on that cluster, except for examples: each page, and each section of the runbooks, in a
+// namespace of its own. test/e2e/helm runs those of docs/helm.md.
 func TestPages(t *testing.T) {
 	checkCluster(t)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	run(t, "sh", "-c", "cp $KUBECONFIG "+kubeconfig)
 	t.Setenv("KUBECONFIG", kubeconfig)
-	for i, page := range runPages {
-		t.Run(strings.Join(append([]string{page.name}, page.sections...), " "), func(t *testing.T) {
+	units := map[string][]block{}
+	for _, name := range pages(t) {
+		if filepath.Dir(name) != "docs" || name == tutorial || name == "docs/helm.md" {
+			continue
+		}
+		for _, b := range readPage(t, name).commands() {
+			unit := name
+			if name == runbooks {
+				unit = b.section
+			}
+			if !b.example {
+				units[unit] = append(units[unit], b)
+			}
+		}
+	}
+	for i, unit := range slices.Sorted(maps.Keys(units)) {
+		t.Run(unit, func(t *testing.T) {
 			namespace := fmt.Sprint("echo-page-", i)
 			run(t, "kubectl", "delete", "namespace", namespace, "--ignore-not-found") // A failed run leaves it.
 			run(t, "kubectl", "create", "namespace", namespace)
 			t.Cleanup(func() { run(t, "kubectl", "delete", "namespace", namespace, "--wait=false") })
 			run(t, "kubectl", "config", "set-context", "--current", "--namespace="+namespace)
-			replace := strings.NewReplacer(append([]string{"<namespace>", namespace, demoNamespace, namespace, "<name>", "hello"}, page.replace...)...)
-			all := []block{{text: "cd " + t.TempDir() + "\n" + page.setup}}
-			for _, b := range readPage(t, page.name).commands() {
-				if b.text, b.hasOutput = replace.Replace(b.text), false; page.runs(b.section) && !b.example {
-					all = append(all, b)
-				}
+			placeholders := strings.NewReplacer("<namespace>", namespace, demoNamespace, namespace, "<name>", "hello",
+				"<layer>", "dns", "<kind>", "service", "<object>", "echo-hello")
+			all := []block{{text: "cd " + t.TempDir() + "\n" + cmp.Or(setups[unit], hello)}}
+			for _, b := range units[unit] {
+				all = append(all, block{text: placeholders.Replace(b.text), line: b.line})
 			}
 			all = append(all, block{text: "kubectl -n echo-operator-system rollout status deployment/echo-operator-controller-manager --timeout=2m"})
 			runBlocks(t, all, timeout)
