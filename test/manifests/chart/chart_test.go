@@ -9,11 +9,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/test/manifests/internal/repo"
 )
 
@@ -93,7 +91,9 @@ func TestNamesFollowTheRelease(t *testing.T) {
 			test.prefix+"-", "echo-operator-",
 		).Replace(string(text))
 		got := objects{}
-		decode(t, []byte(renamed), &got)
+		if err := yaml.Unmarshal([]byte(renamed), &got); err != nil {
+			t.Fatalf("%v in\n%s", err, renamed)
+		}
 		if found := changes(t, want, got); len(found) > 0 {
 			t.Errorf("release %s in %s with %s, beside its names:\n%s", test.release, test.namespace, test.values, strings.Join(found, "\n"))
 		}
@@ -118,66 +118,5 @@ func TestNoNameOfTheDefaultReleaseIsFixed(t *testing.T) {
 	}
 	if bytes.Contains(text, []byte(namespace)) {
 		t.Errorf("a release in the namespace elsewhere contains %s:\n%s", namespace, text)
-	}
-}
-
-// chart is the content of Chart.yaml.
-type chart struct {
-	Name, Version, AppVersion, KubeVersion, Description, Icon string
-	Keywords                                                  []string
-	Maintainers                                               []v1alpha1.Maintainer
-	Annotations                                               map[string]string
-}
-
-func TestMetadataAgreesWithThePackageOfOLM(t *testing.T) {
-	var c chart
-	decode(t, repo.Read(t, directory+"/Chart.yaml"), &c)
-	var csv v1alpha1.ClusterServiceVersion
-	decode(t, repo.Read(t, repo.CSVFile), &csv)
-
-	var crds []struct{ Kind, Version, Name string }
-	decode(t, []byte(c.Annotations["artifacthub.io/crds"]), &crds)
-	owned := csv.Spec.CustomResourceDefinitions.Owned[0]
-	var links []v1alpha1.AppLink
-	decode(t, []byte(c.Annotations["artifacthub.io/links"]), &links)
-	var images []struct{ Image string }
-	decode(t, []byte(c.Annotations["artifacthub.io/images"]), &images)
-	var chartImages, packageImages []string
-	for _, image := range images {
-		chartImages = append(chartImages, image.Image)
-	}
-	for _, image := range csv.Spec.RelatedImages {
-		packageImages = append(packageImages, image.Image)
-	}
-	repo.Same(t, "images", chartImages, packageImages)
-	for _, field := range []struct {
-		name      string
-		got, want any
-	}{
-		{"version", c.Version, csv.Spec.Version.String()},
-		{"appVersion", c.AppVersion, csv.Spec.Version.String()},
-		{"kubeVersion", c.KubeVersion, ">=" + csv.Spec.MinKubeVersion + "-0"},
-		{"description", c.Description, csv.Annotations["description"]},
-		{"icon", c.Icon, "data:" + csv.Spec.Icon[0].MediaType + ";base64," + csv.Spec.Icon[0].Data},
-		{"keywords", c.Keywords, csv.Spec.Keywords},
-		{"maintainers", c.Maintainers, csv.Spec.Maintainers},
-		{"crds", crds, []struct{ Kind, Version, Name string }{{owned.Kind, owned.Version, owned.Name}}},
-		{"links", links, csv.Spec.Links},
-	} {
-		if difference := cmp.Diff(field.want, field.got); difference != "" {
-			t.Errorf("%s of the package (-) and of Chart.yaml (+):\n%s", field.name, difference)
-		}
-	}
-
-	var examples []echov1.Echo
-	if err := yaml.UnmarshalStrict([]byte(c.Annotations["artifacthub.io/crdsExamples"]), &examples); err != nil {
-		t.Errorf("artifacthub.io/crdsExamples: %v", err)
-	}
-}
-
-func decode(t *testing.T, text []byte, into any) {
-	t.Helper()
-	if err := yaml.Unmarshal(text, into); err != nil {
-		t.Fatalf("%v in\n%s", err, text)
 	}
 }
