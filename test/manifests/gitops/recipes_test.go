@@ -1,7 +1,6 @@
 package gitops
 
 import (
-	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,7 +31,7 @@ func TestRecipesKeepTheCRD(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			found := false
-			for _, object := range repo.Load(t, repo.Root+"/config/"+recipe.file) {
+			for _, object := range repo.Objects(t, repo.Read(t, repo.Root+"/config/"+recipe.file)) {
 				patches, hasPatches, _ := unstructured.NestedFieldNoCopy(object, recipe.patches...)
 				if !hasPatches {
 					continue
@@ -57,7 +56,7 @@ func TestRecipesKeepTheCRD(t *testing.T) {
 }
 
 // build returns the objects of a kustomization with patches.
-func build(t *testing.T, kustomization string, patches any) (objects []repo.Object) {
+func build(t *testing.T, kustomization string, patches any) []repo.Object {
 	t.Helper()
 	directory := t.TempDir()
 	target, err := filepath.Abs(kustomization)
@@ -79,12 +78,5 @@ func build(t *testing.T, kustomization string, patches any) (objects []repo.Obje
 	if err != nil {
 		t.Fatalf("kustomize: %v. Run `make package-check`, which builds kustomize", err)
 	}
-	for document := range bytes.SplitSeq(output, []byte("\n---\n")) {
-		object := repo.Object{}
-		if err := yaml.Unmarshal(document, &object); err != nil {
-			t.Fatal(err)
-		}
-		objects = append(objects, object)
-	}
-	return objects
+	return repo.Objects(t, output)
 }
