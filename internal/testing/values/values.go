@@ -196,7 +196,7 @@ func Cases() (all []Case) {
 
 // edits are the valid changes of the tables.
 var edits = func() []object {
-	all := slices.DeleteFunc(slices.Clone(validCombinations), func(changes object) bool { return changes["metadata.name"] != nil })
+	all := slices.Clone(validCombinations)
 	for _, f := range fields {
 		for _, value := range f.valid {
 			all = append(all, f.changes(value))
