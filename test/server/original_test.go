@@ -207,18 +207,3 @@ func TestDifferencesFromTheOriginalAreDeliberate(t *testing.T) {
 		}
 	}
 }
-
-func TestErrorsEndTheProgramAsInTheOriginal(t *testing.T) {
-	t.Parallel()
-	ours, original := programs(t)
-	for _, args := range [][]string{{}, {"-text="}, {"-text=a", "b"}, {"-text=a", "-port=1"}, {"-text=a", "-status-code=x"}, {"-text=a", "-listen=5678"}} {
-		for _, path := range []string{ours, original} {
-			command := exec.CommandContext(t.Context(), path, args...)
-			output, err := command.CombinedOutput()
-			var exit *exec.ExitError
-			if !errors.As(err, &exit) || len(output) == 0 {
-				t.Errorf("%s %q: error %v with output %q, want a failure with a message", path, args, err, output)
-			}
-		}
-	}
-}
