@@ -31,6 +31,10 @@ $images}"
 grep -q " <$version'" config/manifests/bases/*.yaml || fail "olm.skipRange in config/manifests/bases does not end with the version $version of the Makefile"
 grep -q "^## ${version%-rc.*} (" CHANGELOG.md || fail "CHANGELOG.md has no section of the version $version of the Makefile"
 
+# The operator and the default servers run on the nodes that their images are built for.
+architectures=$(sed -n 's/^PLATFORMS ?= //p' Makefile | sed 's|linux/||g; s/,/, /g')
+grep -q "values: \[$architectures\]" config/manager/manager.yaml || fail "config/manager/manager.yaml does not select the architectures $architectures of PLATFORMS in the Makefile"
+
 # make test-oldest runs the version that the bundle declares as the oldest.
 oldest=$(sed -n 's/^  minKubeVersion: //p' bundle/manifests/*.clusterserviceversion.yaml) tested=$(required tools/kubernetes-oldest.mod k8s.io/kubernetes)
 [[ $tested == v${oldest%.*}.* ]] || fail "tools/kubernetes-oldest.mod has Kubernetes $tested, but the bundle has minKubeVersion $oldest"
