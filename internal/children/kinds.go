@@ -99,7 +99,7 @@ var Kinds = []Kind{
 		},
 		Mutate: func(o Object, echo *echov1.Echo, in Inputs) {
 			Service(o.(*corev1.Service), echo)
-			dependOnRoute(o, echo, in)
+			outlive(o, echo, appsv1.SchemeGroupVersion.String(), "Deployment", in.DeploymentUID)
 		},
 	},
 	{
@@ -131,7 +131,7 @@ var Kinds = []Kind{
 		},
 		Mutate: func(o Object, echo *echov1.Echo, in Inputs) {
 			Deployment(o.(*appsv1.Deployment), echo, in.ServerImage)
-			dependOnRoute(o, echo, in)
+			outlive(o, echo, gatewayv1.GroupVersion.String(), "HTTPRoute", in.RouteUID)
 		},
 	},
 	{
