@@ -77,7 +77,7 @@ var mutants = []mutant{
 		"internal/controller", "no longer wanted, and whose label",
 	},
 	{
-		"trusts a stale Echo", 5, "internal/controller/find.go",
+		"trusts a stale Echo", 5, "internal/controller/write.go",
 		"	var newest echov1.Echo\n", "	if true {\n		return nil\n	}\n	var newest echov1.Echo\n",
 		"test/explore", "TestExplore/edit_with_a_crash",
 	},
@@ -87,7 +87,7 @@ var mutants = []mutant{
 		"test/explore", "TestExplore",
 	},
 	{
-		"writes an earlier spec over a later one", 5, "internal/controller/find.go",
+		"writes an earlier spec over a later one", 5, "internal/controller/write.go",
 		"	if children.EchoGeneration(live) <= rec.echo.Generation {", "	if true {",
 		"test/explore", "TestExplore/edit_with_a_crash",
 	},
