@@ -99,7 +99,7 @@ var Kinds = []Kind{
 		},
 		Mutate: func(o Object, echo *echov1.Echo, in Inputs) {
 			Service(o.(*corev1.Service), echo)
-			outlive(o, echo, appsv1.SchemeGroupVersion.String(), "Deployment", in.DeploymentUID)
+			dependOnRoute(o, echo, in)
 		},
 	},
 	{
@@ -131,7 +131,7 @@ var Kinds = []Kind{
 		},
 		Mutate: func(o Object, echo *echov1.Echo, in Inputs) {
 			Deployment(o.(*appsv1.Deployment), echo, in.ServerImage)
-			outlive(o, echo, gatewayv1.GroupVersion.String(), "HTTPRoute", in.RouteUID)
+			dependOnRoute(o, echo, in)
 		},
 	},
 	{

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -47,18 +46,15 @@ func setOverrides(route *gatewayv1.HTTPRoute, echo *echov1.Echo) {
 	}
 }
 
-// outlive has the garbage collector delete a child only after another object with the name of the Echo's children: an object
-// is garbage when all of its owners are gone. A Gateway learns of deletions in any order, and responds with 500 while it
-// knows a route, but no longer its Service. So the Deployment outlives the HTTPRoute, and the Service the Deployment.
-func outlive(child metav1.Object, echo *echov1.Echo, apiVersion, kind string, uid types.UID) {
-	owners := child.GetOwnerReferences()
-	isOwner := func(o metav1.OwnerReference) bool { return o.Kind == kind && o.Name == Name(echo) }
-	switch {
-	case len(Overrides(echo)) == 0:
-		owners = slices.DeleteFunc(owners, isOwner)
-	case uid != "":
-		ensureItem(&owners, metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: Name(echo)}, isOwner).UID = uid
+// dependOnRoute has the garbage collector delete a child after the HTTPRoute: a Gateway whose route has lost its Service responds
+// with 500. An object is garbage only when all of its owners are gone.
+func dependOnRoute(child metav1.Object, echo *echov1.Echo, in Inputs) {
+	if in.RouteUID == "" {
+		return
 	}
+	owners := child.GetOwnerReferences()
+	route := metav1.OwnerReference{APIVersion: gatewayv1.GroupVersion.String(), Kind: "HTTPRoute", Name: Name(echo)}
+	ensureItem(&owners, route, func(o metav1.OwnerReference) bool { return o.Kind == route.Kind && o.Name == route.Name }).UID = in.RouteUID
 	child.SetOwnerReferences(owners)
 }
 

@@ -45,8 +45,8 @@ type Inputs struct {
 	ClusterIPs []string
 	// OverriddenRoutes are the HTTPRoutes that the Echo overrides, in the order of its spec.
 	OverriddenRoutes []gatewayv1.HTTPRoute
-	// RouteUID and DeploymentUID are the UIDs of the Echo's HTTPRoute and Deployment, if it overrides HTTPRoutes and both exist.
-	RouteUID, DeploymentUID types.UID
+	// RouteUID is the UID of the Echo's HTTPRoute if it overrides others and exists.
+	RouteUID types.UID
 }
 
 // WantsVerifierDeployment reports whether the Echo is verified by one pod.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 
-	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -50,21 +49,13 @@ func (rec *reconciliation) readOverridden(ctx context.Context) error {
 		return nil
 	}
 	rec.inputs.OverriddenRoutes = routes
-	return rec.readOwn(ctx)
-}
-
-// readOwn reads the HTTPRoute of an Echo that overrides others, and the Deployment that serves it.
-func (rec *reconciliation) readOwn(ctx context.Context) error {
-	route, deployment := &gatewayv1.HTTPRoute{}, &appsv1.Deployment{}
-	for _, own := range []client.Object{route, deployment} {
-		err := rec.Client.Get(ctx, types.NamespacedName{Namespace: rec.echo.Namespace, Name: children.Name(rec.echo)}, own)
-		if err != nil || !metav1.IsControlledBy(own, rec.echo) {
-			return client.IgnoreNotFound(err)
-		}
+	var own gatewayv1.HTTPRoute
+	err := rec.Client.Get(ctx, types.NamespacedName{Namespace: rec.echo.Namespace, Name: children.Name(rec.echo)}, &own)
+	if err == nil && metav1.IsControlledBy(&own, rec.echo) {
+		rec.inputs.RouteUID = own.UID
+		rec.followed += string(own.UID)
 	}
-	rec.inputs.RouteUID, rec.inputs.DeploymentUID = route.UID, deployment.UID
-	rec.followed += string(route.UID) + string(deployment.UID)
-	return nil
+	return client.IgnoreNotFound(err)
 }
 
 // reconcileRoute reconciles the HTTPRoute if the cache contains the kind. One that overrides others is created after the
