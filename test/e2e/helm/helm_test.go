@@ -116,7 +116,9 @@ var _ = Describe("Helm", Serial, func() {
 				func() { Kubectl("apply", "--server-side", "-k", root+"/config/default") },
 				func() {
 					objects := slices.DeleteFunc(strings.Fields(Kubectl("create", "--dry-run=client", "-k", root+"/config/default", "-o", "name")),
-						func(name string) bool { return strings.HasPrefix(name, "customresourcedefinition") || strings.HasPrefix(name, "namespace") })
+						func(name string) bool {
+							return strings.HasPrefix(name, "customresourcedefinition") || strings.HasPrefix(name, "namespace")
+						})
 					Kubectl(append([]string{"-n", operatorNamespace, "delete", "--ignore-not-found"}, objects...)...)
 				},
 			},
