@@ -99,7 +99,7 @@ var Kinds = []Kind{
 		},
 		Mutate: func(o Object, echo *echov1.Echo, in Inputs) {
 			Service(o.(*corev1.Service), echo)
-			dependOnRoute(o, echo, in)
+			outlive(o, in.Pods)
 		},
 	},
 	{
@@ -131,7 +131,7 @@ var Kinds = []Kind{
 		},
 		Mutate: func(o Object, echo *echov1.Echo, in Inputs) {
 			Deployment(o.(*appsv1.Deployment), echo, in.ServerImage)
-			dependOnRoute(o, echo, in)
+			outlive(o, in.Route)
 		},
 	},
 	{

@@ -46,16 +46,18 @@ func setOverrides(route *gatewayv1.HTTPRoute, echo *echov1.Echo) {
 	}
 }
 
-// dependOnRoute has the garbage collector delete a child after the HTTPRoute: a Gateway whose route has lost its Service responds
-// with 500. An object is garbage only when all of its owners are gone.
-func dependOnRoute(child metav1.Object, echo *echov1.Echo, in Inputs) {
-	if in.RouteUID == "" {
+// outlive has the garbage collector delete a child only after one of the objects: an object is garbage when all of its
+// owners are gone. The child keeps the one that it has.
+func outlive(child metav1.Object, objects []metav1.OwnerReference) {
+	owners := child.GetOwnerReferences()
+	isObject := func(o metav1.OwnerReference) bool {
+		return slices.ContainsFunc(objects, func(object metav1.OwnerReference) bool { return object.UID == o.UID })
+	}
+	if len(objects) == 0 || slices.ContainsFunc(owners, isObject) {
 		return
 	}
-	owners := child.GetOwnerReferences()
-	route := metav1.OwnerReference{APIVersion: gatewayv1.GroupVersion.String(), Kind: "HTTPRoute", Name: Name(echo)}
-	ensureItem(&owners, route, func(o metav1.OwnerReference) bool { return o.Kind == route.Kind && o.Name == route.Name }).UID = in.RouteUID
-	child.SetOwnerReferences(owners)
+	owners = slices.DeleteFunc(owners, func(o metav1.OwnerReference) bool { return o.Kind == objects[0].Kind })
+	child.SetOwnerReferences(append(owners, objects[0]))
 }
 
 // StillOverrides reports whether a child overrides the HTTPRoutes that the Echo declares, as they were.

@@ -15,8 +15,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -45,8 +45,10 @@ type Inputs struct {
 	ClusterIPs []string
 	// OverriddenRoutes are the HTTPRoutes that the Echo overrides, in the order of its spec.
 	OverriddenRoutes []gatewayv1.HTTPRoute
-	// RouteUID is the UID of the Echo's HTTPRoute if it overrides others and exists.
-	RouteUID types.UID
+	// Route is the HTTPRoute of an Echo that overrides others, if it exists, and Pods are its ready pods. A Gateway learns of
+	// deletions in any order, and responds with an error while it knows a route, but no longer its Service. So the Deployment
+	// outlives the HTTPRoute, and the Service a pod, which terminates slowly.
+	Route, Pods []metav1.OwnerReference
 }
 
 // WantsVerifierDeployment reports whether the Echo is verified by one pod.

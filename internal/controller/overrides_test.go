@@ -3,6 +3,8 @@ package controller
 import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	gomegatypes "github.com/onsi/gomega/types"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest/komega"
@@ -76,10 +78,19 @@ var _ = Describe("A route that overrides others", func() {
 		Expect(routeObject(echo)).To(WithTransform(func(r *gatewayv1.HTTPRoute) (gatewayv1.HTTPRouteSpec, error) { return r.Spec, komega.Get(r)() },
 			And(HaveField("Hostnames", Equal(shop.Spec.Hostnames)), HaveField("ParentRefs", HaveExactElements(HaveField("Name", BeEquivalentTo("public")))))))
 
-		ownedByRoute := HaveField("OwnerReferences", HaveExactElements(HaveField("Kind", "Echo"), HaveField("Kind", "HTTPRoute")))
-		for _, child := range []client.Object{serviceOf(echo), deploymentOf(echo)} {
-			Eventually(komega.Object(child)).Should(ownedByRoute, "the garbage collector would delete it before the HTTPRoute")
+		outlives := func(kind string) gomegatypes.GomegaMatcher {
+			return HaveField("OwnerReferences", HaveExactElements(HaveField("Kind", "Echo"), HaveField("Kind", kind)))
 		}
+		Eventually(komega.Object(deploymentOf(echo))).Should(outlives("HTTPRoute"))
+		Eventually(komega.Object(serviceOf(echo))).Should(outlives("Pod"))
+
+		By("replacing the pod that the Service outlives")
+		service := serviceOf(echo)
+		Expect(komega.Get(service)()).To(Succeed())
+		name := service.OwnerReferences[1].Name
+		Expect(admin.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})).To(Succeed())
+		Eventually(komega.Object(service)).Should(And(outlives("Pod"), HaveField("OwnerReferences", Not(ContainElement(HaveField("Name", name))))))
+		expectRouted(echo, isAccepted, isReady, notDegraded)
 
 		By("changing, deleting and recreating one")
 		Eventually(komega.Update(api, func() { api.Spec.Rules[0].Matches[1].Path.Value = new("/v3") })).Should(Succeed())
@@ -94,9 +105,9 @@ var _ = Describe("A route that overrides others", func() {
 		Expect(metricValue("echo_operator_drift_corrections_total", nil)).To(BeZero())
 
 		By("removing the second owner again and again")
-		service := serviceOf(echo)
+		deployment := deploymentOf(echo)
 		Eventually(func(g Gomega) string {
-			g.Expect(komega.Update(service, func() { service.OwnerReferences = service.OwnerReferences[:1] })()).To(Succeed())
+			g.Expect(komega.Update(deployment, func() { deployment.OwnerReferences = deployment.OwnerReferences[:1] })()).To(Succeed())
 			g.Expect(komega.Get(echo)()).To(Succeed())
 			return summary(echo, echov1.ConditionDegraded)
 		}, "60s", "200ms").Should(Equal(degradedAs + echov1.ReasonRepeatedDrift))
@@ -106,13 +117,45 @@ var _ = Describe("A route that overrides others", func() {
 		Eventually(matches(echo)).Should(Equal(each("/")))
 		edit(echo, overriding("absent"))
 		Eventually(komega.Get(routeObject(echo))).Should(MatchError(ContainSubstring("not found")))
-		Eventually(komega.Object(serviceOf(echo))).Should(HaveField("OwnerReferences", HaveExactElements(HaveField("Kind", "Echo"))))
+		Eventually(komega.Object(deploymentOf(echo))).Should(HaveField("OwnerReferences", HaveExactElements(HaveField("Kind", "Echo"))))
 
 		for _, request := range requestsSince(since) {
 			Expect(request).NotTo(MatchRegexp(`^(create|update|patch|delete) httproutes/\S* `+namespace+`/(shop|api)`), "a request of the operator")
 			Expect(request).NotTo(MatchRegexp("^list httproutes/ "+namespace+"/$"), "a request of the operator")
 		}
 		Expect(komega.Object(shop)()).To(And(HaveField("Generation", BeEquivalentTo(1)), HaveField("Annotations", BeEmpty()), HaveField("Labels", BeEmpty())))
+	})
+
+	It("is deleted before the pods and the Service", func() {
+		Expect(admin.Create(ctx, application(namespace, "shop", "/"))).To(Succeed())
+		startOperator()
+		echo := createEcho(namespace, "page", overriding("shop"))
+		expectRouted(echo, isAccepted, isReady, notDegraded)
+		service := serviceOf(echo)
+		Eventually(komega.Object(service)).Should(HaveField("OwnerReferences", HaveLen(2)))
+		chain := []client.Object{routeObject(echo), deploymentOf(echo),
+			&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: service.OwnerReferences[1].Name}}, service}
+		hold := func(object client.Object, finalizers ...string) {
+			Eventually(komega.Update(object, func() { object.SetFinalizers(finalizers) })).Should(Succeed())
+		}
+		for _, object := range chain {
+			hold(object, "example.com/hold")
+		}
+		Expect(admin.Delete(ctx, echo)).To(Succeed())
+		for i, object := range chain {
+			Eventually(komega.Object(object)).Should(HaveField("DeletionTimestamp", Not(BeNil())))
+			for _, later := range chain[i+1:] {
+				Consistently(komega.Object(later), "500ms").Should(HaveField("DeletionTimestamp", BeNil()), "deleted before %T", object)
+			}
+			if object == service {
+				By("creating the Echo again")
+				echo = createEcho(namespace, "page", overriding("shop"))
+				Eventually(komega.Object(deploymentOf(echo))).Should(HaveField("Status.AvailableReplicas", BeEquivalentTo(1)))
+				Consistently(komega.Get(routeObject(echo)), "1s").ShouldNot(Succeed(), "a Gateway would not find the Service")
+			}
+			hold(object)
+		}
+		expectRouted(echo, isAccepted, isReady, notDegraded)
 	})
 
 	It("is not created in front of an HTTPRoute that cannot be overridden, until that changes", func() {

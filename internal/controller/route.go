@@ -49,22 +49,35 @@ func (rec *reconciliation) readOverridden(ctx context.Context) error {
 		return nil
 	}
 	rec.inputs.OverriddenRoutes = routes
+	return rec.readOwners(ctx)
+}
+
+// readOwners reads what must be deleted before the Deployment and the Service of an Echo that overrides HTTPRoutes.
+func (rec *reconciliation) readOwners(ctx context.Context) error {
 	var own gatewayv1.HTTPRoute
 	err := rec.Client.Get(ctx, types.NamespacedName{Namespace: rec.echo.Namespace, Name: children.Name(rec.echo)}, &own)
-	if err == nil && metav1.IsControlledBy(&own, rec.echo) {
-		rec.inputs.RouteUID = own.UID
-		rec.followed += string(own.UID)
+	if client.IgnoreNotFound(err) != nil {
+		return err
 	}
-	return client.IgnoreNotFound(err)
+	if err == nil && metav1.IsControlledBy(&own, rec.echo) {
+		rec.inputs.Route = []metav1.OwnerReference{{APIVersion: gatewayv1.GroupVersion.String(), Kind: "HTTPRoute", Name: own.Name, UID: own.UID}}
+	}
+	pods, err := rec.podsBy(ctx, informers.PodsByEcho)
+	for _, pod := range status.ReadyPods(pods) {
+		rec.inputs.Pods = append(rec.inputs.Pods, metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID})
+	}
+	rec.followed += fmt.Sprint(rec.inputs.Route, rec.inputs.Pods)
+	return err
 }
 
 // reconcileRoute reconciles the HTTPRoute if the cache contains the kind. One that overrides others is created after the
-// first pod is available, so that no request fails. Until it can be updated, it remains as it was.
+// Service and the first available pod, so that no request fails. Until it can be updated, it remains as it was.
 func (c *child) reconcileRoute(ctx context.Context) error {
 	if missing := c.Optional.Check(); missing != nil {
 		return c.reportMissingKind(missing)
 	}
-	waiting, isServed := "", c.observed.Deployment != nil && c.observed.Deployment.Status.AvailableReplicas > 0
+	isServed := c.observed.Service != nil && c.observed.Deployment != nil && c.observed.Deployment.Status.AvailableReplicas > 0
+	waiting := ""
 	if len(children.Overrides(c.echo)) > 0 && (!isServed || len(c.inputs.OverriddenRoutes) == 0) {
 		c.isWanted, waiting = false, "The HTTPRoute waits for the first available pod"
 	}

@@ -56,14 +56,17 @@ func containersOf(pod *corev1.Pod) []corev1.ContainerStatus {
 	return slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
 }
 
+func isPodReady(pod *corev1.Pod) bool {
+	return !isFinished(pod) && podCondition(pod, corev1.PodReady).Status == corev1.ConditionTrue
+}
+
+// ReadyPods returns the pods that are ready, by name.
+func ReadyPods(pods []corev1.Pod) []corev1.Pod { return selected(pods, isPodReady) }
+
 // lastReady returns the time at which the last of the ready pods became ready, or a zero time.
 func lastReady(pods []corev1.Pod) (last time.Time) {
 	for i := range pods {
-		ready := podCondition(&pods[i], corev1.PodReady)
-		if isFinished(&pods[i]) || ready.Status != corev1.ConditionTrue {
-			continue
-		}
-		if at := ready.LastTransitionTime.Time; at.After(last) {
+		if at := podCondition(&pods[i], corev1.PodReady).LastTransitionTime.Time; isPodReady(&pods[i]) && at.After(last) {
 			last = at
 		}
 	}
