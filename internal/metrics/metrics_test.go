@@ -244,9 +244,9 @@ var pageTemplate = template.Must(template.New("").Funcs(template.FuncMap{"type":
 	`# Metrics
 
 The operator serves its metrics by HTTPS at ` + "`:8443/metrics`" + `, to clients that the API server authorizes.
-[monitoring.md](monitoring.md) describes how to scrape them and which questions they answer. In addition to the metrics of
-[controller-runtime](https://book.kubebuilder.io/reference/metrics-reference), the operator has the following metrics. Their
-names and labels are part of the API. This page is generated.
+[monitoring.md](monitoring.md) describes how to scrape and query them. The operator also has the metrics of
+[controller-runtime](https://book.kubebuilder.io/reference/metrics-reference). The names and labels below are part of the API. This page
+is generated.
 
 | Name | Type | Labels | Meaning |
 |---|---|---|---|
