@@ -12,7 +12,7 @@ const (
 	ConditionAvailable = "Available"
 
 	// ConditionProgressing is True while the newest spec is being rolled out. Its transition time is the start
-	// of that rollout, also if an earlier one had not completed.
+	// of that rollout, even if an earlier one had not completed.
 	ConditionProgressing = "Progressing"
 
 	// ConditionDegraded is True when a failure prevents the desired state and may need

@@ -364,7 +364,7 @@ type EchoStatus struct {
 
 	// The children whose fields admission changed, where the operator accepted the result. The
 	// operator does not write such a child again until its desired state or the accepted values
-	// change, also after a restart.
+	// change, even after a restart.
 	//
 	// +optional
 	// +listType=map

@@ -50,7 +50,7 @@ func rolls(ctx context.Context, t *fixture) error {
 	return errors.Join(err, <-result)
 }
 
-// verifies checks that the response of an Echo is verified, also after a change of the message.
+// verifies checks that the response of an Echo is verified, even after a change of the message.
 func verifies(ctx context.Context, t *fixture) error {
 	t.echo.Spec.Verify = &echov1.Verify{PeriodSeconds: 1, TimeoutSeconds: 1}
 	if err := t.serve(ctx, "to be verified", 1); err != nil {
@@ -123,7 +123,7 @@ func (t *fixture) await(ctx context.Context, conditionType string) error {
 	return nil
 }
 
-// cleanUp deletes the Echo if it exists, also after the timeout of the test.
+// cleanUp deletes the Echo if it exists, even after the timeout of the test.
 func (t *fixture) cleanUp(ctx context.Context) error {
 	if t.echo.Name == "" {
 		return nil

@@ -47,7 +47,7 @@ func (c *child) name() types.NamespacedName {
 	return types.NamespacedName{Namespace: c.echo.Namespace, Name: c.kind.ChildName(c.echo)}
 }
 
-// reconcileChildren reconciles every child, also after the rejection of another one. Rejections become part of the
+// reconcileChildren reconciles every child, even after the rejection of another one. Rejections become part of the
 // observation. It returns all other errors. The kinds are in the order of their dependencies: a verifier depends on
 // the Deployment and on the Service.
 func (rec *reconciliation) reconcileChildren(ctx context.Context) error {

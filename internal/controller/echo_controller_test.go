@@ -180,7 +180,7 @@ var _ = Describe("An Echo", func() {
 		Eventually(komega.Object(echo)).Should(HaveField("Status", Equal(*want)))
 	})
 
-	It("causes no requests once converged, also after a restart of the operator", func() {
+	It("causes no requests once converged, even after a restart of the operator", func() {
 		stop := startOperator()
 		echoes := []*echov1.Echo{
 			createEcho(namespace, "plain", twoPods),

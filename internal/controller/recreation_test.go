@@ -64,14 +64,14 @@ var _ = Describe("A child that is deleted after each creation", func() {
 		expectFewCreations(createEcho(namespace, "hello", everyChild))
 	})
 
-	It("is created at increasing intervals, also if the status cannot be written", func() {
+	It("is created at increasing intervals, even if the status cannot be written", func() {
 		denyStatus(namespace)
 		expectFewCreations(createEcho(namespace, "hello", twoPods))
 	})
 })
 
 var _ = Describe("A child whose deletion waits for a finalizer", func() {
-	It("is created soon after the finalizer is removed, also if the watch does not report that, for lack of a label", func() {
+	It("is created soon after the finalizer is removed, even if the watch does not report that, for lack of a label", func() {
 		startOperator()
 		echo := createEcho(newNamespace(), "hello")
 		expectReady(echo)

@@ -138,7 +138,7 @@ var _ = Describe("The route of an Echo", func() {
 		Consistently(komega.Object(echo)).Should(HaveField("Status.Conditions", ContainElement(HaveField("Message", text))))
 	})
 
-	It("is rejected by a Gateway whose listener does not allow the namespace, also if another accepts it", func() {
+	It("is rejected by a Gateway whose listener does not allow the namespace, even if another accepts it", func() {
 		startOperator()
 		for name, gateways := range map[string][]string{"one": {controlplane.ClosedGateway}, "two": {"public", controlplane.ClosedGateway}} {
 			echo := createEcho(namespace, name, routed(gateways...))
@@ -242,7 +242,7 @@ var _ = Describe("The route of an Echo", func() {
 		Expect(requestsSince(since)).NotTo(ContainElement(ContainSubstring("httproutes")))
 	})
 
-	It("causes no requests in steady state with 100 Echoes, also after a restart", func() {
+	It("causes no requests in steady state with 100 Echoes, even after a restart", func() {
 		stop := startOperator()
 		var echoes []*echov1.Echo
 		for i := range 100 {

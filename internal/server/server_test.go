@@ -493,7 +493,7 @@ func (s *Server) queued() (sum int) {
 	return sum
 }
 
-// A client that the server disconnects after its last response receives all of it, also if it reads late.
+// A client that the server disconnects after its last response receives all of it, even if it reads late.
 func TestClientsReceiveTheWholeResponse(t *testing.T) {
 	t.Parallel()
 	early := "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"
