@@ -91,17 +91,24 @@ func StartKubelet(ctx context.Context, config *rest.Config, scheme *runtime.Sche
 	return nil
 }
 
+// StopsAfter is the annotation of a pod that takes a time to stop, such as 12s. The API server deletes the others at once,
+// because they are bound to no node.
+const StopsAfter = "example.com/stops-after"
+
 // stop deletes a pod that stops. The API server waits for that if the pod is bound to a node.
 func stop(ctx context.Context, writer client.Client, pod *corev1.Pod) {
+	delay, _ := time.ParseDuration(pod.Annotations[StopsAfter])
+	time.Sleep(delay)
 	_ = wait.PollUntilContextTimeout(ctx, 500*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		err := writer.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})
 		return client.IgnoreNotFound(err) == nil, nil
 	})
 }
 
-// bind binds a pod of a verifier to its node, as the scheduler does.
+// bind binds a pod of a verifier, or one that takes a time to stop, to its node, as the scheduler does.
 func bind(ctx context.Context, writer client.Client, pod *corev1.Pod) error {
-	if pod.Labels[children.VerifiesLabel] == "" || pod.Spec.NodeName != "" {
+	isBound := pod.Labels[children.VerifiesLabel] != "" || pod.Annotations[StopsAfter] != ""
+	if !isBound || pod.Spec.NodeName != "" {
 		return nil
 	}
 	node := Nodes[0]
