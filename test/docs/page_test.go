@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -15,8 +16,8 @@ import (
 	"github.com/yuin/goldmark/text"
 )
 
-// exampleMark marks a block of commands that no test runs.
-const exampleMark = "<!-- example -->"
+// needsMark marks a block of commands that no test on the local cluster runs, with what the block needs.
+var needsMark = regexp.MustCompile(`^<!-- needs: \S.* -->$`)
 
 // page is a Markdown file.
 type page struct {
@@ -29,7 +30,7 @@ type block struct {
 	language, text string
 	line           int    // The number of its first line.
 	section        string // The heading of level 2 above it.
-	example        bool   // exampleMark precedes it.
+	example        bool   // needsMark precedes it.
 	// output is the expected output, if hasOutput is true: the block of the language console or text that follows.
 	output    string
 	hasOutput bool
@@ -74,7 +75,10 @@ func readPage(t *testing.T, name string) (p page) {
 			}
 			switch before := node.PreviousSibling().(type) {
 			case *ast.HTMLBlock:
-				b.example = strings.TrimSpace(string(before.Lines().Value(source))) == exampleMark
+				mark := strings.TrimSpace(string(before.Lines().Value(source)))
+				if b.example = needsMark.MatchString(mark); b.language == "sh" && !b.example {
+					t.Errorf("%s:%d: the mark %s does not say what the block needs", name, b.line, mark)
+				}
 			case *ast.FencedCodeBlock:
 				if isOutput := b.language == "console" || b.language == "text"; isOutput && string(before.Language(source)) == "sh" {
 					last := &p.blocks[len(p.blocks)-1]

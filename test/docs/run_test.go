@@ -88,6 +88,11 @@ func TestPages(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	run(t, "sh", "-c", "cp $KUBECONFIG "+kubeconfig)
 	t.Setenv("KUBECONFIG", kubeconfig)
+	config, err := filepath.Abs(root + "/config")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { run(t, "kubectl", "delete", "namespace", "olm-canary", "--ignore-not-found") })
 	units := map[string][]block{}
 	for _, name := range pages(t) {
 		if filepath.Dir(name) != "docs" || name == tutorial || name == "docs/helm.md" {
@@ -112,7 +117,7 @@ func TestPages(t *testing.T) {
 			run(t, "kubectl", "config", "set-context", "--current", "--namespace="+namespace)
 			placeholders := strings.NewReplacer("<namespace>", namespace, demoNamespace, namespace, "<name>", "hello",
 				"<layer>", "dns", "<kind>", "service", "<object>", "echo-hello")
-			all := []block{{text: "cd " + t.TempDir() + "\n" + cmp.Or(setups[unit], hello)}}
+			all := []block{{text: "cd " + t.TempDir() + "\nln -s " + config + "\n" + cmp.Or(setups[unit], hello)}}
 			for _, b := range units[unit] {
 				all = append(all, block{text: placeholders.Replace(b.text), line: b.line})
 			}
