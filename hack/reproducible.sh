@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds every release artifact twice, from two clones in different directories, and fails if a byte
-# differs. With COLD=1 the second build starts with an empty build cache. `make reproducible` calls
+# Builds every release artifact twice, from two clones in different directories and with different umasks, and fails if
+# a byte differs. With COLD=1 the second build starts with an empty build cache. `make reproducible` calls
 # this script.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -33,7 +33,8 @@ build() {
 
 echo "Building in the first clone ..."
 build "$work/first" >"$work/1"
-echo "Building in the second clone, in another directory ..."
+echo "Building in the second clone, in another directory and with another umask ..."
+umask 077
 [ -z "${COLD:-}" ] || export GOCACHE=$work/cache
 build "$work/another/second" >"$work/2"
 

@@ -33,6 +33,9 @@ prometheus: cluster bin/prometheus # Build and push the Prometheus of the tests,
 	$(call push,$(PROMETHEUS_IMG),data)
 PROMETHEUS_IMG = $(shell awk '$$1 == "image:" {print $$2}' test/e2e/prometheus/prometheus.yaml)
 
+# The modes of files are part of the digest of an image. Those of a clone depend on the umask.
+normal_modes = chmod -R u=rwX,go=rX LICENSE bundle catalog $$(ls -d bin/package 2>/dev/null)
+
 # buildah needs no engine and no base image: it takes Go, the modules and the build cache from
 # this machine. The same tree gives the same image.
 export BUILDAH_ISOLATION ?= chroot
@@ -48,7 +51,8 @@ define build_index
 @echo "Building image $(1) for $(2) ..."
 @$(CONTAINER_TOOL) manifest rm $(1) >/dev/null 2>&1 || $(CONTAINER_TOOL) rmi --force $(1) >/dev/null 2>&1 || true
 @$(CONTAINER_TOOL) manifest create $(1) >/dev/null
-@for platform in $(subst $(comma), ,$(2)); do \
+@$(normal_modes)
+@umask 022; for platform in $(subst $(comma), ,$(2)); do \
 	image=$$($(CONTAINER_TOOL) build -q --platform $$platform --timestamp $(3) $(4)); \
 	$(CONTAINER_TOOL) manifest add $(1) $$image >/dev/null; \
 done
@@ -62,7 +66,7 @@ push_image = $(CONTAINER_TOOL) manifest push -q --all $(3) $(1) docker://$(2)
 push_data = $(CONTAINER_TOOL) push -q $(3) $(1) docker://$(2)
 else
 # An engine stores images of one platform only, so buildx pushes an image of several platforms at once.
-build_index = $(CONTAINER_TOOL) $(if $(findstring $(comma),$(2)),buildx build --push,build) --platform $(2) -t $(1) $(4)
+build_index = $(normal_modes); $(CONTAINER_TOOL) $(if $(findstring $(comma),$(2)),buildx build --push,build) --platform $(2) -t $(1) $(4)
 build_data = $(CONTAINER_TOOL) build -q
 push_image = $(CONTAINER_TOOL) push $(3) $(1)
 push_data = $(push_image)
