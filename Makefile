@@ -1,7 +1,7 @@
 # The version to build and package. config/ and bundle/ name it, too: `make verify` compares them.
 VERSION ?= 1.0.0-rc.2
 # The day of the release. It is the bundle's createdAt, so that the same tree always gives the same bundle.
-RELEASE_DATE ?= 2026-11-27T00:00:00Z
+RELEASE_DATE ?= 2026-11-29T00:00:00Z
 
 # The files of this repository name the images at PUBLISHED. IMG=<registry>/<name>:<tag> alone names all of your own images:
 # <registry>/<name>-http-echo:<tag> and so on.
