@@ -1,5 +1,5 @@
 # The version to build and package. config/ and bundle/ name it, too: `make verify` compares them.
-VERSION ?= 1.0.0-rc.2
+VERSION ?= 1.0.0-rc.3
 # The day of the release. It is the bundle's createdAt, so that the same tree always gives the same bundle.
 RELEASE_DATE ?= 2026-11-29T00:00:00Z
 
