@@ -105,20 +105,15 @@ func TestVerifierThatIsOverdueHasACause(t *testing.T) {
 	}
 	for want, verification := range tests {
 		for seconds, reason := range map[int64]string{deadlineSeconds - 1: echov1.ReasonVerifying, deadlineSeconds: echov1.ReasonVerifierNotRunning} {
-			echo := withProgressing(withVerify(newEcho()), metav1.ConditionFalse, echov1.ReasonRolledOut, 3600)
-			echo.Status.Conditions = append(echo.Status.Conditions, metav1.Condition{
-				Type: echov1.ConditionVerified, Status: metav1.ConditionUnknown, Reason: echov1.ReasonVerifying, ObservedGeneration: echo.Generation,
-				LastTransitionTime: metav1.Unix(now.Unix()-seconds, 0),
+			t.Run(fmt.Sprintf("%s after %d s", want, seconds), func(t *testing.T) {
+				echo := withProgressing(withVerify(newEcho()), metav1.ConditionFalse, echov1.ReasonRolledOut, 3600)
+				withCondition(echo, echov1.ConditionVerified, metav1.ConditionUnknown, echov1.ReasonVerifying, seconds)
+				observed := Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}, Verification: &verification, Now: now}
+				message := expectVerified(t, echo, observed, "Unknown "+reason, deadlineSeconds-seconds)
+				if isOverdue := seconds == deadlineSeconds; isOverdue && !strings.Contains(message, strings.TrimSpace(want)) {
+					t.Errorf("message = %q, want it to contain %q", message, want)
+				}
 			})
-			observed := Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}, Verification: &verification, Now: now}
-			status := statusOf(echo, observed)
-			verified := meta.FindStatusCondition(status.Conditions, echov1.ConditionVerified)
-			if verified.Reason != reason || reason == echov1.ReasonVerifierNotRunning && !strings.Contains(verified.Message, strings.TrimSpace(want)) {
-				t.Errorf("Verified after %d s = %s %q, want %s with %q", seconds, verified.Reason, verified.Message, reason, want)
-			}
-			if got := requeueSeconds(echo, observed); reason == echov1.ReasonVerifying && got != 1 {
-				t.Errorf("%s: requeueAfter = %d, want 1", want, got)
-			}
 		}
 	}
 }
@@ -135,36 +130,26 @@ func TestVerifierThatIsWrittenLateIsNotOverdue(t *testing.T) {
 			} else {
 				verification.Deployment.CreationTimestamp = created
 			}
-			echo := withVerify(newEcho())
-			echo.Status.Conditions = []metav1.Condition{{Type: echov1.ConditionVerified, Status: metav1.ConditionUnknown, ObservedGeneration: echo.Generation}}
-			observed := Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}, Verification: &verification, Now: now}
-			if got := meta.FindStatusCondition(statusOf(echo, observed).Conditions, echov1.ConditionVerified); got.Reason != want {
-				t.Errorf("%s after %d s: Verified = %s %q, want %s", name, age, got.Reason, got.Message, want)
-			}
+			t.Run(fmt.Sprintf("%s after %d s", name, age), func(t *testing.T) {
+				echo := withCondition(withVerify(newEcho()), echov1.ConditionVerified, metav1.ConditionUnknown, "", now.Unix())
+				observed := Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}, Verification: &verification, Now: now}
+				expectVerified(t, echo, observed, "Unknown "+want, deadlineSeconds-age)
+			})
 		}
 	}
 }
 
 // A long period or a high threshold is no failure.
 func TestVerifierThatDecidesMayTakeLonger(t *testing.T) {
-	echo := withVerify(newEcho())
+	echo := withCondition(withVerify(newEcho()), echov1.ConditionVerified, metav1.ConditionUnknown, echov1.ReasonVerifying, now.Unix())
 	echo.Spec.Verify.PeriodSeconds, echo.Spec.Verify.FailureThreshold = 600, 5
-	echo.Status.Conditions = []metav1.Condition{{
-		Type: echov1.ConditionVerified, Status: metav1.ConditionUnknown, Reason: echov1.ReasonVerifying, ObservedGeneration: echo.Generation,
-	}}
 	pod := verifierPod("a", children.StartSeconds(echo.Spec.Verify), "service")
 	notStarted(&pod)
 	observed := Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}, Now: now,
 		Verification: &Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(pod)}}
 	for after, want := range map[int64]string{0: echov1.ReasonVerifying, 1: echov1.ReasonVerifierNotRunning} {
 		observed.Now = metav1.Unix(now.Unix()+after, 0)
-		status := statusOf(echo, observed)
-		if got := meta.FindStatusCondition(status.Conditions, echov1.ConditionVerified); got.Reason != want {
-			t.Errorf("Verified = %s %q, want %s", got.Reason, got.Message, want)
-		}
-		if got := requeueSeconds(echo, observed); after == 0 && got != 1 {
-			t.Errorf("requeueAfter = %d, want 1", got)
-		}
+		expectVerified(t, echo, observed, "Unknown "+want, 1-after)
 	}
 }
 
@@ -179,10 +164,7 @@ func TestRouteThatIsOverdueIsAFailure(t *testing.T) {
 		} {
 			echo := withProgressing(newEcho(), metav1.ConditionFalse, echov1.ReasonRolledOut, 3600)
 			echo.Spec.Route = &echov1.Route{ParentRefs: []echov1.ParentRef{{Name: "public"}}, Hostnames: []string{"a.example"}, Paths: []echov1.Path{{Value: "/"}}}
-			echo.Status.Conditions = append(echo.Status.Conditions, metav1.Condition{
-				Type: echov1.ConditionRouted, Status: metav1.ConditionUnknown, ObservedGeneration: echo.Generation,
-				LastTransitionTime: metav1.Unix(now.Unix()-seconds, 0),
-			})
+			withCondition(echo, echov1.ConditionRouted, metav1.ConditionUnknown, "", seconds)
 			observed := Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}, Route: &test.route, Now: now}
 			status := statusOf(echo, observed)
 			if got := meta.IsStatusConditionTrue(status.Conditions, echov1.ConditionDegraded); got != overdue {

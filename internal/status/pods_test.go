@@ -1,7 +1,6 @@
 package status
 
 import (
-	"fmt"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -125,22 +124,6 @@ func TestCrashLoopHasATimeWindow(t *testing.T) {
 	}
 }
 
-func TestTerminationMessageHasTheReasonOfTheKubelet(t *testing.T) {
-	for reason, want := range map[string]string{
-		"":                   "exited with code 137: log",
-		"Error":              "exited with code 137: log",
-		"Completed":          "exited with code 137: log",
-		"OOMKilled":          "exited with code 137 (OOMKilled): log",
-		"ContainerCannotRun": "exited with code 137 (ContainerCannotRun): log",
-	} {
-		pod := crashed(waiting("p", "CrashLoopBackOff", "back-off"), 3, 137, "log\n")
-		pod.Status.ContainerStatuses[0].LastTerminationState.Terminated.Reason = reason
-		if got := PodFailure(&pod, now).Message; got != "Pod p, container echo: "+want {
-			t.Errorf("message for the reason %q = %q, want it to end with %q", reason, got, want)
-		}
-	}
-}
-
 func TestFailureOfAnImageThatNeedsAnotherUserHasAdvice(t *testing.T) {
 	const (
 		root   = "container has runAsNonRoot and image will run as root"
@@ -173,15 +156,5 @@ func TestFailureOfAnImageThatNeedsAnotherUserHasAdvice(t *testing.T) {
 		if got, want := Assess(echo, observed).failureOfPods().Message, test.prefix+"Pod p, container echo: "+test.want; got != want {
 			t.Errorf("%s: message = %q, want %q", name, got, want)
 		}
-	}
-}
-
-func TestFirstFailingContainerIsReported(t *testing.T) {
-	pod := waiting("p", "ContainerCreating", "")
-	second := waiting("p", "ErrImagePull", "first").Status.ContainerStatuses[0]
-	third := waiting("p", "CreateContainerError", "second").Status.ContainerStatuses[0]
-	pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, second, third)
-	if got, want := fmt.Sprint(PodFailure(&pod, now)), "&{ImagePullFailed Pod p, container echo: first}"; got != want {
-		t.Errorf("PodFailure = %s, want %s", got, want)
 	}
 }

@@ -141,9 +141,7 @@ func expectRouted(t *testing.T, observed Observation, want, others string) {
 	if c := meta.FindStatusCondition(conditions, echov1.ConditionRouted); c == nil || fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message) != want {
 		t.Errorf("Routed = %+v, want %s", c, want)
 	}
-	sign := map[metav1.ConditionStatus]string{metav1.ConditionTrue: "+", metav1.ConditionFalse: "-"}
-	ready, degraded := conditions[0], meta.FindStatusCondition(conditions, echov1.ConditionDegraded)
-	if got := sign[ready.Status] + ready.Reason + " " + sign[degraded.Status] + degraded.Reason; got != others {
+	if got := signed(conditions[0]) + " " + signed(*meta.FindStatusCondition(conditions, echov1.ConditionDegraded)); got != others {
 		t.Errorf("Ready and Degraded = %s, want %s", got, others)
 	}
 }
@@ -165,23 +163,13 @@ func TestRoutedNeedsAStatusForEachParent(t *testing.T) {
 	}
 }
 
-func TestRoutedReportsTheFailureOfTheHTTPRoute(t *testing.T) {
-	conflict := Failure{Reason: echov1.ReasonConflict, Message: "HTTPRoute echo-hello exists"}
-	route := &Route{Object: routeOf(parentStatus(0), parentStatus(1)), Failure: &conflict}
-	expectRouted(t, Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}, Rejected: []Failure{conflict}, Route: route},
-		"False Conflict: HTTPRoute echo-hello exists", "-Conflict +Conflict")
-}
-
-func TestARolloutAndFailuresOfPodsTakePrecedenceOverTheRoute(t *testing.T) {
+func TestARolloutAndFailuresTakePrecedenceOverTheRoute(t *testing.T) {
 	route := &Route{Object: routeOf(parentStatus(0, no(accepted, "NoMatchingParent", "no port")), parentStatus(1))}
 	routed := "False NoMatchingParent: " + public + ": NoMatchingParent: no port"
 	expectRouted(t, Observation{Deployment: deployment(3, 2, 3, 3), Service: &corev1.Service{}, Route: route}, routed, "-RollingOut -AsExpected")
 	expectRouted(t, Observation{Deployment: deployment(1, 1, 1, 1, replicaFailure), Service: &corev1.Service{}, Route: route}, routed, "-PodsRejected +PodsRejected")
-}
-
-func TestRoutedExistsOnlyWithARoute(t *testing.T) {
-	status := statusOf(newEcho(), Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}})
-	if c := meta.FindStatusCondition(status.Conditions, echov1.ConditionRouted); c != nil || status.ExternalURL != "" {
-		t.Errorf("without a route: Routed = %v, externalURL = %q, want none", c, status.ExternalURL)
-	}
+	conflict := Failure{Reason: echov1.ReasonConflict, Message: "HTTPRoute echo-hello exists"}
+	route.Failure = &conflict
+	expectRouted(t, Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}, Rejected: []Failure{conflict}, Route: route},
+		"False Conflict: HTTPRoute echo-hello exists", "-Conflict +Conflict")
 }

@@ -25,10 +25,15 @@ func newEcho() *echov1.Echo {
 // withProgressing returns the Echo with a status for its generation in which the condition Progressing
 // has had this status for so many seconds.
 func withProgressing(echo *echov1.Echo, status metav1.ConditionStatus, reason string, seconds int64) *echov1.Echo {
-	echo.Status.Conditions = []metav1.Condition{{
-		Type: echov1.ConditionProgressing, Status: status, Reason: reason, ObservedGeneration: echo.Generation,
+	return withCondition(echo, echov1.ConditionProgressing, status, reason, seconds)
+}
+
+// withCondition adds a condition of the Echo's generation that has had this status for so many seconds.
+func withCondition(echo *echov1.Echo, conditionType string, status metav1.ConditionStatus, reason string, seconds int64) *echov1.Echo {
+	echo.Status.Conditions = append(echo.Status.Conditions, metav1.Condition{
+		Type: conditionType, Status: status, Reason: reason, ObservedGeneration: echo.Generation,
 		LastTransitionTime: metav1.Unix(now.Unix()-seconds, 0),
-	}}
+	})
 	return echo
 }
 
@@ -137,6 +142,10 @@ var conditionTests = map[string]struct {
 		Observation{Deployment: deployment(2, 2, 1, 1), Service: &corev1.Service{}}, "1/2",
 		"-PodsNotReady +Serving -RolledOut -AsExpected -AsExpected", "1 of 2 pods are available",
 	},
+	"a child of an earlier Echo is being deleted": {
+		Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}, Waiting: []string{"Deployment echo-hello of an earlier Echo"}}, "2/2",
+		"-RollingOut +Serving +RollingOut -AsExpected -AsExpected", "Deployment echo-hello of an earlier Echo",
+	},
 	"the Service is missing": {
 		Observation{Deployment: deployment(2, 2, 2, 2)}, "2/2",
 		"-RollingOut -NotServing +RollingOut -AsExpected -AsExpected", "",
@@ -208,9 +217,7 @@ func TestStalledIsWhatDoesNotEndByItself(t *testing.T) {
 					echo = withRoute(echo)
 				}
 				if degraded > 0 {
-					echo.Status.Conditions = append(echo.Status.Conditions, metav1.Condition{
-						Type: echov1.ConditionDegraded, Status: metav1.ConditionTrue, ObservedGeneration: echo.Generation, LastTransitionTime: metav1.Unix(now.Unix()-degraded, 0),
-					})
+					withCondition(echo, echov1.ConditionDegraded, metav1.ConditionTrue, "", degraded)
 				}
 				test.observed.NewestReplicaSet, test.observed.Now, test.observed.Service = newest, now, &corev1.Service{}
 				status := statusOf(echo, test.observed)
@@ -237,16 +244,11 @@ func TestOfReportsTheConditions(t *testing.T) {
 			if status.Ready != test.ready {
 				t.Errorf("status.ready = %s, want %s", status.Ready, test.ready)
 			}
-			var got []string
-			for _, c := range status.Conditions {
-				sign := map[metav1.ConditionStatus]string{metav1.ConditionTrue: "+", metav1.ConditionFalse: "-"}[c.Status]
-				got = append(got, sign+c.Reason)
-				if c.ObservedGeneration != 7 {
-					t.Errorf("observedGeneration of %s = %d, want 7", c.Type, c.ObservedGeneration)
-				}
+			if got := reasons(status); got != test.want {
+				t.Errorf("conditions = %s, want %s", got, test.want)
 			}
-			if conditions := strings.Join(got, " "); conditions != test.want {
-				t.Errorf("conditions = %s, want %s", conditions, test.want)
+			if is, want := RolloutInFlight(status), strings.Contains(test.want, "+RollingOut -AsExpected"); is != want {
+				t.Errorf("RolloutInFlight = %t, want %t", is, want)
 			}
 			ready := meta.FindStatusCondition(status.Conditions, echov1.ConditionReady)
 			if !strings.Contains(ready.Message, test.message) {
@@ -264,22 +266,6 @@ func TestOfReportsEndpointAndPods(t *testing.T) {
 	}
 }
 
-func TestRolloutIsInFlightUntilItCompletesOrFails(t *testing.T) {
-	rejected := Observation{Rejected: []Failure{{"Conflict", "one"}}}
-	for name, test := range map[string]struct {
-		observed Observation
-		want     bool
-	}{
-		"started":   {Observation{}, true},
-		"completed": {Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}}, false},
-		"failed":    {rejected, false},
-	} {
-		if got := RolloutInFlight(statusOf(newEcho(), test.observed)); got != test.want {
-			t.Errorf("%s: RolloutInFlight = %t, want %t", name, got, test.want)
-		}
-	}
-}
-
 func TestPodFailureReturnsTheCause(t *testing.T) {
 	running := crashed(waiting("p", "", ""), 2, 1, "")
 	running.Status.ContainerStatuses[0].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
@@ -287,6 +273,15 @@ func TestPodFailureReturnsTheCause(t *testing.T) {
 	recovered.Status.ContainerStatuses[0].Ready = true
 	inInit := waiting("p", "ErrImageNeverPull", "absent")
 	inInit.Status.InitContainerStatuses, inInit.Status.ContainerStatuses = inInit.Status.ContainerStatuses, nil
+	several := waiting("p", "ContainerCreating", "")
+	for _, reason := range []string{"ErrImagePull", "CreateContainerError"} {
+		several.Status.ContainerStatuses = append(several.Status.ContainerStatuses, waiting("p", reason, "is "+reason).Status.ContainerStatuses...)
+	}
+	ended := func(reason string) corev1.Pod {
+		pod := crashed(waiting("p", "CrashLoopBackOff", "back-off"), 3, 137, "log\n")
+		pod.Status.ContainerStatuses[0].LastTerminationState.Terminated.Reason = reason
+		return pod
+	}
 
 	for name, test := range map[string]struct {
 		pod  corev1.Pod
@@ -301,6 +296,10 @@ func TestPodFailureReturnsTheCause(t *testing.T) {
 		"restarted after a crash":    {running, "&{CrashLooping Pod p, container echo: exited with code 1}"},
 		"recovered from a crash":     {recovered, "<nil>"},
 		"crash without a log":        {crashed(waiting("p", "CrashLoopBackOff", "back-off"), 3, 2, ""), "&{CrashLooping Pod p, container echo: exited with code 2}"},
+		"two containers fail":        {several, "&{ImagePullFailed Pod p, container echo: is ErrImagePull}"},
+		"ended with an error":        {ended("Error"), "&{CrashLooping Pod p, container echo: exited with code 137: log}"},
+		"ended without an error":     {ended("Completed"), "&{CrashLooping Pod p, container echo: exited with code 137: log}"},
+		"ended for a reason":         {ended("OOMKilled"), "&{CrashLooping Pod p, container echo: exited with code 137 (OOMKilled): log}"},
 		"crash without an exit code": {waiting("p", "CrashLoopBackOff", "back-off 10s"), "&{CrashLooping Pod p, container echo: back-off 10s}"},
 	} {
 		t.Run(name, func(t *testing.T) {

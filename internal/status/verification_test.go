@@ -82,6 +82,20 @@ func asInitContainers(pod *corev1.Pod) {
 
 func pods(pods ...corev1.Pod) []corev1.Pod { return pods }
 
+// expectVerified checks status and reason of Verified, and after which time the status has to be computed again. It returns
+// the message of Verified.
+func expectVerified(t *testing.T, echo *echov1.Echo, observed Observation, want string, requeueAfter int64) string {
+	t.Helper()
+	verified := meta.FindStatusCondition(statusOf(echo, observed).Conditions, echov1.ConditionVerified)
+	if got := fmt.Sprint(verified.Status, " ", verified.Reason); got != want {
+		t.Errorf("Verified = %s (%s), want %s", got, verified.Message, want)
+	}
+	if got := requeueSeconds(echo, observed); got != requeueAfter {
+		t.Errorf("requeueAfter = %d, want %d", got, requeueAfter)
+	}
+	return verified.Message
+}
+
 var verificationTests = map[string]struct {
 	verification Verification
 	want         string // Status and reason of the condition Verified.
@@ -152,7 +166,7 @@ func TestVerifiedFollowsTheVerifier(t *testing.T) {
 			t.Run(name+" "+before, func(t *testing.T) {
 				echo := withProgressing(withVerify(newEcho()), metav1.ConditionFalse, echov1.ReasonRolledOut, 1)
 				if before != "" {
-					echo.Status.Conditions = append(echo.Status.Conditions, metav1.Condition{Type: echov1.ConditionReady, Status: metav1.ConditionTrue, ObservedGeneration: 7})
+					withCondition(echo, echov1.ConditionReady, metav1.ConditionTrue, "", 0)
 				}
 				observed := Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}, Verification: &test.verification, Now: now}
 				if test.verification.Failure != nil {
@@ -207,22 +221,18 @@ func TestPodsOfAVerifierThatAreMissingForLong(t *testing.T) {
 		{300, 29, 7, metav1.ConditionUnknown, "Unknown Verifying", 1},
 		{300, 30, 7, metav1.ConditionUnknown, "Unknown VerifierNotRunning", 0},
 	} {
-		server := deployment(2, 2, 2, 2)
-		server.Status.Conditions[0].LastUpdateTime = metav1.Unix(now.Unix()-test.rolledOut, 0)
-		echo := withVerify(newEcho())
-		echo.Status.Conditions = []metav1.Condition{{Type: echov1.ConditionVerified, Status: test.status,
-			ObservedGeneration: test.generation, LastTransitionTime: metav1.Unix(now.Unix()-test.seconds, 0)}}
-		observed := Observation{Deployment: server, Service: &corev1.Service{}, Now: now,
-			Verification: &Verification{DaemonSet: verifierSet(3, 1, 2)}}
-		status := statusOf(echo, observed)
-		verified := meta.FindStatusCondition(status.Conditions, echov1.ConditionVerified)
-		if got := fmt.Sprint(verified.Status, " ", verified.Reason); got != test.want || requeueSeconds(echo, observed) != test.requeueAfter {
-			t.Errorf("%s for %d s: Verified = %s with a requeueAfter after %d s, want %s and %d", test.status, test.seconds, got,
-				requeueSeconds(echo, observed), test.want, test.requeueAfter)
-		}
-		if isFailure := verified.Reason == echov1.ReasonVerifierNotRunning; isFailure != strings.Contains(verified.Message, "on 1 of 3 nodes") {
-			t.Errorf("message of %s = %q", verified.Reason, verified.Message)
-		}
+		t.Run(fmt.Sprint(test), func(t *testing.T) {
+			echo := withCondition(withVerify(newEcho()), echov1.ConditionVerified, test.status, "", test.seconds)
+			echo.Status.Conditions[0].ObservedGeneration = test.generation
+			observed := Observation{
+				Deployment: updated(deployment(2, 2, 2, 2), test.rolledOut), Service: &corev1.Service{}, Now: now,
+				Verification: &Verification{DaemonSet: verifierSet(3, 1, 2)},
+			}
+			message := expectVerified(t, echo, observed, test.want, test.requeueAfter)
+			if isFailure := test.requeueAfter == 0; isFailure != strings.Contains(message, "on 1 of 3 nodes") {
+				t.Errorf("message = %q", message)
+			}
+		})
 	}
 }
 
@@ -237,18 +247,12 @@ func TestVerifierThatSawARolloutHasTimeToForgetIt(t *testing.T) {
 		{started: decision, rolledOut: decision, want: "False VerificationFailed", requeueAfter: stallSeconds},
 		{started: 10, rolledOut: 900, want: "Unknown Verifying", requeueAfter: decision - 10},
 	} {
-		server := deployment(2, 2, 2, 2)
-		server.Status.Conditions[0].LastUpdateTime = metav1.Unix(now.Unix()-test.rolledOut, 0)
-		observed := Observation{Deployment: server, Service: &corev1.Service{}, Now: now, Verification: &Verification{
-			Deployment: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", test.started, "service")),
-		}}
-		echo := withVerify(newEcho())
-		status := statusOf(echo, observed)
-		verified := meta.FindStatusCondition(status.Conditions, echov1.ConditionVerified)
-		if got := fmt.Sprint(verified.Status, " ", verified.Reason); got != test.want || requeueSeconds(echo, observed) != test.requeueAfter {
-			t.Errorf("started %d s and rolled out %d s ago: Verified = %s with a requeueAfter after %d s, want %s and %d",
-				test.started, test.rolledOut, got, requeueSeconds(echo, observed), test.want, test.requeueAfter)
-		}
+		t.Run(fmt.Sprint(test), func(t *testing.T) {
+			expectVerified(t, withVerify(newEcho()), Observation{
+				Deployment: updated(deployment(2, 2, 2, 2), test.rolledOut), Service: &corev1.Service{}, Now: now,
+				Verification: &Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", test.started, "service"))},
+			}, test.want, test.requeueAfter)
+		})
 	}
 }
 
@@ -262,24 +266,5 @@ func TestFailureOfTheServersComesBeforeThatOfTheVerification(t *testing.T) {
 	echo := withProgressing(withVerify(newEcho()), metav1.ConditionFalse, echov1.ReasonRolledOut, 1)
 	if got, want := reasons(statusOf(echo, observed)), "-ImagePullFailed +Serving -RolledOut +ImagePullFailed -AsExpected -VerificationFailed"; got != want {
 		t.Errorf("conditions = %s, want %s", got, want)
-	}
-	observed.Pods = nil
-	if got, want := reasons(statusOf(echo, observed)), "-VerificationFailed +Serving -RolledOut +VerificationFailed -AsExpected -VerificationFailed"; got != want {
-		t.Errorf("conditions = %s, want %s", got, want)
-	}
-}
-
-func TestVerifiedOfATerminatingEchoIsUnknown(t *testing.T) {
-	echo := withVerify(newEcho())
-	echo.DeletionTimestamp = &now
-	observed := Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}, Now: now, Verification: &Verification{
-		Deployment: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", 1, "service")),
-	}}
-	status := statusOf(echo, observed)
-	if got := meta.FindStatusCondition(status.Conditions, echov1.ConditionVerified); got.Status != metav1.ConditionUnknown || got.Reason != echov1.ReasonTerminating {
-		t.Errorf("Verified = %+v, want Unknown, Terminating", got)
-	}
-	if got := requeueSeconds(echo, observed); got != 0 {
-		t.Errorf("requeueAfter = %d, want 0", got)
 	}
 }
