@@ -165,6 +165,8 @@ func TestRemovedSettingsReturnToTheirDefault(t *testing.T) {
 		"minimal": newEcho(), "page": newEcho(withPage("")), "own server": newEcho(ownServer),
 		"status code": newEcho(withStatusCode(404)), "route": newEcho(withRoute), "verify": newEcho(withVerify),
 		"headers": newEcho(withVerify, withHeaders("Content-Type", "application/json")), "every field": newEcho(everyField),
+		"pod settings":            newEcho(withPod(everyPodSetting())),
+		"the operator's selector": newEcho(withPod(echov1.PodSettings{NodeSelector: map[string]echov1.LabelValue{"kubernetes.io/os": "linux"}})),
 	}
 	for from, before := range specs {
 		for to, after := range specs {
@@ -216,20 +218,24 @@ func TestDriftIsReverted(t *testing.T) {
 	})
 	want := desiredState(echo)
 	for name, drift := range map[string]func(objects){
-		"replicas": func(all objects) { *all.deployment().Spec.Replicas = 7 },
-		"image":    func(all objects) { all.pod().Containers[0].Image = "evil" },
-		"args":     func(all objects) { all.pod().Containers[0].Args = []string{"-text=other"} },
-		"privileged": func(all objects) {
-			all.pod().HostNetwork = true
-			all.pod().Containers[0].SecurityContext = &corev1.SecurityContext{}
-			all.pod().SecurityContext = nil
+		"no security contexts": func(all objects) {
+			all.pod().Containers[0].SecurityContext, all.pod().SecurityContext = nil, nil
 		},
-		"probe": func(all objects) { all.pod().Containers[0].ReadinessProbe = nil },
-		"labels": func(all objects) {
-			for _, object := range all {
-				object.SetLabels(nil)
+		// OpenShift's SCC restricted-v2 rejects users and groups that it did not assign.
+		"users and groups": func(all objects) {
+			for _, pod := range []*corev1.PodSpec{all.pod(), &all.verifier().Spec.Template.Spec} {
+				pod.SecurityContext.RunAsUser, pod.SecurityContext.RunAsGroup = new(int64(65532)), new(int64(7))
+				container := pod.Containers[0].SecurityContext
+				container.RunAsUser, container.RunAsGroup = new(int64(0)), new(int64(7))
 			}
-			all.deployment().Spec.Template.Labels = map[string]string{EchoLabel: "other"}
+		},
+		"weakened isolation": func(all objects) {
+			pod := all.pod()
+			pod.HostNetwork, pod.HostPID, pod.HostIPC, pod.SecurityContext.RunAsNonRoot = true, true, true, new(false)
+			pod.Containers[0].SecurityContext.Capabilities = &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN"}}
+			pod.Containers[0].Ports[0].HostPort = 80
+			pod.Containers[0].ReadinessProbe.HTTPGet.Host = "example.com"
+			pod.Containers[0].ReadinessProbe.InitialDelaySeconds = 3600
 		},
 		"pause": func(all objects) { all.deployment().Spec.Paused = true },
 		"service": func(all objects) {
@@ -248,7 +254,7 @@ func TestDriftIsReverted(t *testing.T) {
 		},
 		"verifier": func(all objects) {
 			spec := &all.verifier().Spec
-			*spec.Replicas, spec.Paused, spec.MinReadySeconds = 0, true, 9
+			spec.Paused, spec.MinReadySeconds = true, 9
 			spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: &appsv1.RollingUpdateDeployment{}}
 			spec.Template.Labels[EchoLabel] = echo.Name
 			spec.Template.Labels[ResponseLabel] = "0123456789abcdef"
@@ -279,26 +285,6 @@ func TestDriftIsReverted(t *testing.T) {
 			live.mutate(echo)
 			equal(t, live, want)
 		})
-	}
-}
-
-func TestBudgetIsWantedForSeveralPods(t *testing.T) {
-	for replicas, want := range map[int32]bool{1: false, 2: true, 5: true} {
-		echo := newEcho(func(e *echov1.Echo) { e.Spec.Replicas = replicas })
-		if got := WantsPodDisruptionBudget(echo); got != want {
-			t.Errorf("%d replicas: WantsPodDisruptionBudget = %t, want %t", replicas, got, want)
-		}
-	}
-}
-
-func TestURLOmitsPort80(t *testing.T) {
-	for port, want := range map[int32]string{
-		80:   "http://echo-hello.op-demo.svc",
-		8080: "http://echo-hello.op-demo.svc:8080",
-	} {
-		if got := URL(newEcho(func(e *echov1.Echo) { e.Spec.Port = port })); got != want {
-			t.Errorf("port %d: URL = %s, want %s", port, got, want)
-		}
 	}
 }
 

@@ -3,10 +3,6 @@ package children
 import "testing"
 
 func TestDeterminesResponse(t *testing.T) {
-	byName := map[string]Kind{}
-	for _, kind := range Kinds {
-		byName[kind.Name] = kind
-	}
 	for _, test := range []struct {
 		kind, field string
 		want        bool
@@ -37,7 +33,7 @@ func TestDeterminesResponse(t *testing.T) {
 		{"HTTPRoute", "spec.parentRefs[0].port", true},
 		{"HTTPRoute", "metadata.labels[kkloud.io/echo]", false},
 	} {
-		if got := byName[test.kind].DeterminesResponse(test.field); got != test.want {
+		if got := kindOf(test.kind).DeterminesResponse(test.field); got != test.want {
 			t.Errorf("%s %s: DeterminesResponse = %t, want %t", test.kind, test.field, got, test.want)
 		}
 	}

@@ -2,11 +2,14 @@ package children
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 )
 
 // The cache and the RESTMapper rely on it: they do not use discovery.
@@ -36,10 +39,24 @@ func TestOnlyTheLastKindMayNotBeServed(t *testing.T) {
 	}
 }
 
-func TestEveryEchoWantsTheKindsThatAreNotOptional(t *testing.T) {
-	for _, kind := range Kinds {
-		if !kind.Conditional && !kind.Wanted(newEcho()) {
-			t.Errorf("a minimal Echo does not want a %s, but the kind is not optional", kind.Name)
+func TestEchoWantsTheKindsOfItsSpec(t *testing.T) {
+	for want, echo := range map[string]*echov1.Echo{
+		"Service Deployment":                     newEcho(),
+		"Service PodDisruptionBudget Deployment": newEcho(func(e *echov1.Echo) { e.Spec.Replicas = 2 }),
+		"Service Deployment VerifierDeployment":  newEcho(withVerify),
+		"Service Deployment VerifierDaemonSet":   newEcho(withVerify, func(e *echov1.Echo) { e.Spec.Verify.From = echov1.VerifyFromEveryNode }),
+		"Service Deployment HTTPRoute":           newEcho(withRoute),
+	} {
+		var got []string
+		for _, kind := range Kinds {
+			if kind.Wanted(echo) {
+				got = append(got, kind.Name)
+			} else if !kind.Conditional {
+				t.Errorf("an Echo does not want a %s, but the kind is not conditional", kind.Name)
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("kinds = %v, want %s", got, want)
 		}
 	}
 }

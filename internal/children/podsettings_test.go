@@ -89,25 +89,6 @@ func TestPodSettingsOverwriteTheValuesOfExternalWriters(t *testing.T) {
 	equal(t, live, want)
 }
 
-func TestPodSettingsAreChanged(t *testing.T) {
-	settings := everyPodSetting()
-	live := desiredState(newEcho(withPod(settings)))
-	settings.Tolerations = []corev1.Toleration{notReady, notReady}
-	settings.ImagePullSecrets = []echov1.SecretReference{{Name: "other"}, {Name: "mirror"}}
-	settings.Labels = map[string]echov1.LabelValue{"team": "green", "tier": ""}
-	settings.PriorityClassName = "high"
-	echo := newEcho(withPod(settings))
-	live.mutate(echo)
-	equal(t, live, desiredState(echo))
-}
-
-// The operator's own node selector remains when a user who had set it, too, removes it.
-func TestOwnNodeSelectorRemainsAfterItsRemovalFromThePodSettings(t *testing.T) {
-	live := desiredState(newEcho(withPod(echov1.PodSettings{NodeSelector: map[string]echov1.LabelValue{"kubernetes.io/os": "linux"}})))
-	live.mutate(newEcho())
-	equal(t, live, desiredState(newEcho()))
-}
-
 // Admission may add a label to the selector, too, which is immutable. The API server rejects a template
 // that the selector does not match.
 func TestLabelOfTheSelectorRemainsAfterItsRemovalFromThePodSettings(t *testing.T) {

@@ -61,44 +61,35 @@ func expectPorts(t *testing.T, service *corev1.Service, echo *echov1.Echo) {
 	}
 }
 
-func TestPortOfTheRouteKeepsItsAppProtocolAndNodePort(t *testing.T) {
+func TestPortsKeepTheirAppProtocolAndNodePort(t *testing.T) {
 	web := corev1.ServicePort{
 		Name: "http", AppProtocol: new("http"), NodePort: 30080,
 		Port: 80, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromString(containerPortName),
 	}
 	route := web
 	route.Name, route.AppProtocol, route.NodePort, route.Port = routePortName, new("kubernetes.io/ws"), 30081, routePort
-	renamed := func(port corev1.ServicePort) corev1.ServicePort { port.Name = "x"; return port }
-	for name, live := range map[string][]corev1.ServicePort{
-		"unchanged":            {web, route},
-		"another order":        {route, web},
-		"renamed port":         {route, renamed(web)},
-		"additional port":      {{Name: "metrics", Port: 9090}, web, route},
-		"another port number":  {web, {Name: routePortName, AppProtocol: new("kubernetes.io/ws"), NodePort: 30081, Port: 81}},
-		"another kind of port": {web, {Name: routePortName, AppProtocol: new("kubernetes.io/ws"), NodePort: 30081, Protocol: corev1.ProtocolUDP}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			service := &corev1.Service{Spec: corev1.ServiceSpec{Ports: live}}
-			Service(service, newEcho(withRoute))
-			equal(t, service.Spec.Ports, []corev1.ServicePort{web, route})
-		})
+	changed := func(port corev1.ServicePort, change func(*corev1.ServicePort)) corev1.ServicePort {
+		change(&port)
+		return port
 	}
-}
-
-func TestServiceHasOnePortWithItsAppProtocolAndNodePort(t *testing.T) {
+	renamed := func(p *corev1.ServicePort) { p.Name = "x" }
+	changedToUDP := func(p *corev1.ServicePort) { p.Port, p.Protocol = 81, corev1.ProtocolUDP }
+	changedTarget := func(p *corev1.ServicePort) { p.TargetPort = intstr.FromInt32(5678) }
 	for name, live := range map[string][]corev1.ServicePort{
-		"another name":        {{Name: "web", AppProtocol: new("http"), NodePort: 30080}},
-		"another port":        {{Name: "http", AppProtocol: new("http"), NodePort: 30080, Port: 81, Protocol: corev1.ProtocolUDP}},
-		"another target port": {{Name: "http", AppProtocol: new("http"), NodePort: 30080, TargetPort: intstr.FromInt32(5678)}},
-		"several ports":       {{Name: "metrics", Port: 9090}, {Name: "http", AppProtocol: new("http"), NodePort: 30080}},
+		"unchanged":           {web, route},
+		"another order":       {route, web},
+		"renamed port":        {route, changed(web, renamed)},
+		"additional port":     {{Name: "metrics", Port: 9090}, web, route},
+		"another port":        {changed(web, changedToUDP), changed(route, changedToUDP)},
+		"another target port": {changed(web, changedTarget), changed(route, changedTarget)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			service := &corev1.Service{Spec: corev1.ServiceSpec{Ports: live}}
+			routed := &corev1.Service{Spec: corev1.ServiceSpec{Ports: live}}
+			service := routed.DeepCopy()
+			Service(routed, newEcho(withRoute))
+			equal(t, routed.Spec.Ports, []corev1.ServicePort{web, route})
 			Service(service, newEcho())
-			equal(t, service.Spec.Ports, []corev1.ServicePort{{
-				Name: "http", AppProtocol: new("http"), NodePort: 30080,
-				Port: 80, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromString(containerPortName),
-			}})
+			equal(t, service.Spec.Ports, []corev1.ServicePort{web})
 		})
 	}
 }

@@ -58,18 +58,6 @@ func expectVerifierPods(t *testing.T, all objects, echo *echov1.Echo) {
 	}
 }
 
-func TestVerifierIsADeploymentOrADaemonSet(t *testing.T) {
-	for from, want := range map[string][2]bool{"": {}, echov1.VerifyFromCluster: {true, false}, echov1.VerifyFromEveryNode: {false, true}} {
-		echo := newEcho()
-		if from != "" {
-			echo.Spec.Verify = &echov1.Verify{From: from}
-		}
-		if got := [2]bool{WantsVerifierDeployment(echo), WantsVerifierDaemonSet(echo)}; got != want {
-			t.Errorf("from %q: wants Deployment and DaemonSet = %v, want %v", from, got, want)
-		}
-	}
-}
-
 // args returns the arguments of a container of the verifier.
 func verifierArgs(t *testing.T, echo *echov1.Echo, layer string) []string {
 	t.Helper()
