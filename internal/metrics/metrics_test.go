@@ -55,29 +55,22 @@ func echo(reason string, since time.Duration) echov1.Echo {
 	}
 }
 
-// overridden returns the Echo with a child that admission changed.
-func overridden(echo echov1.Echo) echov1.Echo {
-	echo.Status.Conditions = append(echo.Status.Conditions, metav1.Condition{
-		Type: echov1.ConditionOverridden, Status: metav1.ConditionTrue, Reason: echov1.ReasonChangedByAdmission,
-		LastTransitionTime: metav1.NewTime(time.Now().Add(-24 * time.Hour)),
+// withCondition returns the Echo with a further condition, which it has had for a day.
+func withCondition(echo echov1.Echo, conditionType string, status metav1.ConditionStatus, reason string) echov1.Echo {
+	echo.Status.Conditions = append(slices.Clone(echo.Status.Conditions), metav1.Condition{
+		Type: conditionType, Status: status, Reason: reason, LastTransitionTime: metav1.NewTime(time.Now().Add(-24 * time.Hour)),
 	})
 	return echo
+}
+
+// overridden returns the Echo with a child that admission changed.
+func overridden(echo echov1.Echo) echov1.Echo {
+	return withCondition(echo, echov1.ConditionOverridden, metav1.ConditionTrue, echov1.ReasonChangedByAdmission)
 }
 
 // routed returns the Echo with a route that was not accepted.
 func routed(echo echov1.Echo, reason string) echov1.Echo {
-	echo.Status.Conditions = append(slices.Clone(echo.Status.Conditions), metav1.Condition{
-		Type: echov1.ConditionRouted, Status: metav1.ConditionFalse, Reason: reason,
-	})
-	return echo
-}
-
-// notVerified returns the Echo with a verification that failed.
-func notVerified(echo echov1.Echo) echov1.Echo {
-	echo.Status.Conditions = append(slices.Clone(echo.Status.Conditions), metav1.Condition{
-		Type: echov1.ConditionVerified, Status: metav1.ConditionFalse, Reason: echov1.ReasonVerificationFailed,
-	})
-	return echo
+	return withCondition(echo, echov1.ConditionRouted, metav1.ConditionFalse, reason)
 }
 
 // newRegistry returns a registry in which every metric has a value.
@@ -114,7 +107,8 @@ func TestEchoesAreCountedByCondition(t *testing.T) {
 		echo_operator_echoes{condition="Verified",reason="VerificationFailed",status="False"} 1
 	`
 	ready := echo(echov1.ReasonReady, time.Hour)
-	registry := newRegistry(notVerified(ready), routed(ready, echov1.ReasonRouteNotReconciled), routed(ready, "NotAllowedByListeners"), routed(withoutStatus, "Any"), overridden(echo(echov1.ReasonReady, time.Hour)), withoutStatus, echo(echov1.ReasonConflict, time.Minute), echo(echov1.ReasonReady, time.Second))
+	notVerified := withCondition(ready, echov1.ConditionVerified, metav1.ConditionFalse, echov1.ReasonVerificationFailed)
+	registry := newRegistry(notVerified, routed(ready, echov1.ReasonRouteNotReconciled), routed(ready, "NotAllowedByListeners"), routed(withoutStatus, "Any"), overridden(echo(echov1.ReasonReady, time.Hour)), withoutStatus, echo(echov1.ReasonConflict, time.Minute), echo(echov1.ReasonReady, time.Second))
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "echo_operator_echoes"); err != nil {
 		t.Error(err)
 	}
