@@ -62,13 +62,9 @@ func TestRoundReadsTheLongestHeaders(t *testing.T) {
 		declared[http.CanonicalHeaderKey(name)] = strings.Repeat("v", 1024)
 		lines = append(lines, name+": "+strings.Repeat("v", 1024))
 	}
-	server := httptest.NewServer(respond("200 OK", message, lines...))
-	defer server.Close()
-	target := targetOf(t, server.URL)
+	target := serve(t, respond("200 OK", message, lines...))
 	target.Header = declared
-	if got := target.Round(t.Context()); got != OK {
-		t.Errorf("result = %s, want %s", got, OK)
-	}
+	expectRound(t, target, OK)
 }
 
 func TestRoundDoesNotFollowARedirect(t *testing.T) {
@@ -79,14 +75,12 @@ func TestRoundDoesNotFollowARedirect(t *testing.T) {
 	for _, status := range []string{"301 Moved Permanently", "302 Found", "303 See Other", "307 Temporary Redirect", "308 Permanent Redirect"} {
 		// Clients reject the last two, but the API server accepts them.
 		for _, location := range []string{followed.URL, "/", "http://%zz", ":"} {
-			server := httptest.NewServer(respond(status, message, "Location: "+location))
-			target := targetOf(t, server.URL)
+			target := serve(t, respond(status, message, "Location: "+location))
 			target.Status = statusOf(t, status)
 			target.Header = map[string]string{"Location": location}
 			if got := target.Round(t.Context()); got != OK {
 				t.Errorf("status %s, Location %s: result = %s, want %s", status, location, got, OK)
 			}
-			server.Close()
 		}
 	}
 }
@@ -98,13 +92,11 @@ func TestRoundOfAStatusWithoutABody(t *testing.T) {
 	}{
 		{"204 No Content", "", OK}, {"205 Reset Content", "", OK}, {"304 Not Modified", "", OK}, {"205 Reset Content", message, WrongBody},
 	} {
-		server := httptest.NewServer(respond(c.status, c.body))
-		target := targetOf(t, server.URL)
+		target := serve(t, respond(c.status, c.body))
 		target.Status, target.Length, target.SHA256 = statusOf(t, c.status), 0, sha256.Sum256(nil)
 		if got := target.Round(t.Context()); got != c.want {
 			t.Errorf("status %s with the body %q: result = %s, want %s", c.status, c.body, got, c.want)
 		}
-		server.Close()
 	}
 }
 
@@ -121,9 +113,7 @@ func statusOf(t *testing.T, status string) int {
 // The value of a header may be confidential.
 func TestLogHasNoValueOfAHeader(t *testing.T) {
 	const declared, received = "declared-secret", "received-secret"
-	server := httptest.NewServer(respond("200 OK", message, "Set-Cookie: "+received))
-	defer server.Close()
-	target := targetOf(t, server.URL)
+	target := serve(t, respond("200 OK", message, "Set-Cookie: "+received))
 	target.Header = map[string]string{"Set-Cookie": declared}
 	var log buffer
 	runner := NewRunner(target, time.Hour, 1, slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))

@@ -34,6 +34,22 @@ func targetOf(t *testing.T, address string) *Target {
 	}
 }
 
+// serve returns a target at a server that ends with the test.
+func serve(t *testing.T, handler http.HandlerFunc) *Target {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return targetOf(t, server.URL)
+}
+
+// expectRound checks the result of one round.
+func expectRound(t *testing.T, target *Target, want Result) {
+	t.Helper()
+	if got := target.Round(t.Context()); got != want {
+		t.Errorf("result = %s, want %s", got, want)
+	}
+}
+
 // hostile lists servers and the result of a round with each.
 var hostile = []struct {
 	name   string
@@ -119,12 +135,8 @@ func TestRound(t *testing.T) {
 	for _, c := range hostile {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			server := httptest.NewServer(c.handle)
-			defer server.Close()
-			start := time.Now()
-			if got := targetOf(t, server.URL).Round(t.Context()); got != c.want {
-				t.Errorf("result = %s, want %s", got, c.want)
-			}
+			target, start := serve(t, c.handle), time.Now()
+			expectRound(t, target, c.want)
 			if took := time.Since(start); took > 10*time.Second {
 				t.Errorf("a round with a timeout of 2 s took %s", took)
 			}
@@ -171,29 +183,23 @@ func TestRoundOpensAConnectionForEachAddress(t *testing.T) {
 
 func TestRoundUsesTheHostOfTheURLAndNoProxy(t *testing.T) {
 	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1")
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	target := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasPrefix(r.Host, "echo-hello.default.svc:") || r.Header.Get("Accept-Encoding") != "" {
 			w.WriteHeader(http.StatusBadRequest)
 		}
 		write(message)(w, r)
-	}))
-	defer server.Close()
-	target := targetOf(t, server.URL)
+	})
 	target.URL.Host = "echo-hello.default.svc:" + target.URL.Port()
-	if got := target.Round(t.Context()); got != OK {
-		t.Errorf("result = %s, want %s", got, OK)
-	}
+	expectRound(t, target, OK)
 }
 
 func TestRoundOfAServerOfTheUsersOwn(t *testing.T) {
 	for status, want := range map[int]Result{200: OK, 204: OK, 299: OK, 300: WrongStatus, 404: WrongStatus, 500: WrongStatus} {
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
-		target := targetOf(t, server.URL)
+		target := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
 		target.Status = 0
 		if got := target.Round(t.Context()); got != want {
 			t.Errorf("status %d: result = %s, want %s", status, got, want)
 		}
-		server.Close()
 	}
 }
 
@@ -203,9 +209,7 @@ func TestRoundOfARoute(t *testing.T) {
 	target := targetOf(t, server.URL)
 	target.Layer, target.Addresses = Route, nil
 	target.URL.Host = "localhost:" + target.URL.Port()
-	if got := target.Round(t.Context()); got != OK {
-		t.Errorf("result = %s, want %s", got, OK)
-	}
+	expectRound(t, target, OK)
 	secure := httptest.NewTLSServer(write(message))
 	defer secure.Close()
 	target = targetOf(t, secure.URL)
@@ -213,7 +217,7 @@ func TestRoundOfARoute(t *testing.T) {
 	if got := target.Round(t.Context()); got != TLSFailed {
 		t.Errorf("result with an unknown certificate = %s, want %s", got, TLSFailed)
 	}
-	target.URL.Scheme, target.URL.Host = "https", "127.0.0.1:"+mustPort(t, server.URL)
+	target.URL.Scheme, target.URL.Host = "https", "127.0.0.1:"+targetOf(t, server.URL).URL.Port()
 	if got := target.Round(t.Context()); got != TLSFailed {
 		t.Errorf("result of https at a port that serves http = %s, want %s", got, TLSFailed)
 	}
@@ -273,13 +277,4 @@ func gzipped(data []byte) []byte {
 	_, _ = writer.Write(data)
 	_ = writer.Close()
 	return b.Bytes()
-}
-
-func mustPort(t *testing.T, address string) string {
-	t.Helper()
-	at, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return at.Port()
 }
