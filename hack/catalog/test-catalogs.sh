@@ -42,7 +42,7 @@ if [ -n "$version" ]; then
 	mkdir -p "bin/catalogs/$version/tree"
 	# With the modes of a checkout, because they are part of the digest of an image.
 	git -c tar.umask=022 archive "$commit" | tar -x -C "bin/catalogs/$version/tree"
-	mv "bin/catalogs/$version/tree/bundle" "bin/catalogs/$version"
+	cp -r "bin/catalogs/$version/tree/bundle" "bin/catalogs/$version"
 	program "bin/catalogs/$version/tree" http-echo "$base-http-echo:v$version"
 	program "bin/catalogs/$version/tree" verifier "$base-verifier:v$version"
 	program "bin/catalogs/$version/tree" docker "$base:v$version"
