@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -145,8 +146,10 @@ func namespaces(t *testing.T, pids string) []string {
 	t.Helper()
 	var all []string
 	for _, path := range list(t, "/proc/"+pids+"/ns/pid", "/proc/"+pids+"/ns/net", "/proc/"+pids+"/ns/mnt") {
-		// The process may have exited.
-		if namespace, err := os.Readlink(path); err == nil {
+		namespace, err := os.Readlink(path)
+		stat, statErr := os.ReadFile(filepath.Join(filepath.Dir(path), "../stat"))
+		hasExited := err != nil || statErr != nil || bytes.Contains(stat, []byte(") Z "))
+		if !hasExited {
 			all = append(all, namespace)
 		}
 	}

@@ -44,9 +44,25 @@ func isInit(process procfs.Proc, dir state.Dir) bool {
 	if err != nil || len(args) < len(want) || !slices.Equal(args[:len(want)], want) {
 		return false
 	}
+	return isFirst(process)
+}
+
+// isFirst reports whether a process is PID 1 of a nested PID namespace.
+func isFirst(process procfs.Proc) bool {
 	// NSpids contains the PID in each namespace that contains the process.
 	status, err := process.NewStatus()
 	return err == nil && len(status.NSpids) > 1 && status.NSpids[len(status.NSpids)-1] == 1
+}
+
+// isAnyExiting reports whether PID 1 of a nested PID namespace was killed, and waits for the other processes of its
+// namespace to exit. It has no command line any more, which would tell the sandbox.
+func isAnyExiting() bool {
+	processes, _ := procfs.AllProcs()
+	return slices.ContainsFunc(processes, func(process procfs.Proc) bool {
+		args, argsErr := process.CmdLine()
+		stat, statErr := process.Stat()
+		return argsErr == nil && statErr == nil && len(args) == 0 && stat.State != "Z" && isFirst(process)
+	})
 }
 
 // initArgs returns the start of the command line of init, which identifies a sandbox.

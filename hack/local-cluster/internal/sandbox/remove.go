@@ -15,6 +15,9 @@ import (
 	"github.com/kkloud-io/echo-operator/hack/local-cluster/internal/state"
 )
 
+// exitLimit bounds how long the processes of a sandbox may take to exit. It is generous: the kernel takes about one second.
+const exitLimit = time.Minute
+
 // Remove removes the sandbox of a state directory, or the remains of one that exited early.
 func Remove(ctx context.Context, dir state.Dir) error {
 	if err := kill(ctx, dir); err != nil {
@@ -27,8 +30,14 @@ func Remove(ctx context.Context, dir state.Dir) error {
 // PID namespace is the last of its processes to exit.
 func kill(ctx context.Context, dir state.Dir) error {
 	pid, err := Find(dir)
-	if err != nil || pid == 0 {
+	if err != nil {
 		return err
+	}
+	if pid == 0 {
+		for end := time.Now().Add(exitLimit); isAnyExiting() && time.Now().Before(end) && ctx.Err() == nil; {
+			time.Sleep(100 * time.Millisecond)
+		}
+		return nil
 	}
 	pidfd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -43,8 +52,7 @@ func kill(ctx context.Context, dir state.Dir) error {
 	if err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("kill process %d: %w", pid, err)
 	}
-	// The limit is generous: the kernel takes about one second.
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, exitLimit)
 	defer cancel()
 	for ctx.Err() == nil {
 		// The pidfd becomes readable when the process exits. A signal interrupts the poll.
