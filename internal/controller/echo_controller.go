@@ -148,8 +148,8 @@ type reconciliation struct {
 
 	// unresolved is why the Echo cannot override the HTTPRoutes that it declares, or nil.
 	unresolved *status.Failure
-	// followed identifies the HTTPRoutes on which children depend: the overridden ones, with their generations, and the
-	// Echo's own. It is empty without overrides.
+	// followed identifies the objects on which children depend: the overridden HTTPRoutes, with their generations, the
+	// Echo's own, and its ready pods. It is empty without overrides.
 	followed string
 	// observed is what the status depends on.
 	observed status.Observation

@@ -39,7 +39,7 @@ type memory struct {
 	transitionWrites, progressWrites backoff.Pause
 	// statusFailed is when the status was last not written.
 	statusFailed time.Time
-	// followed identifies the HTTPRoutes, with their generations, for which the children were last reconciled.
+	// followed is that of the last reconciliation of the children.
 	followed string
 	// serviceChanged is when the operator last changed the Service for a new generation.
 	serviceChanged time.Time

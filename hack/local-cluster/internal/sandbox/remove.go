@@ -29,12 +29,14 @@ func Remove(ctx context.Context, dir state.Dir) error {
 // kill kills every process of the sandbox and returns when all have exited: PID 1 of a
 // PID namespace is the last of its processes to exit.
 func kill(ctx context.Context, dir state.Dir) error {
+	ctx, cancel := context.WithTimeout(ctx, exitLimit)
+	defer cancel()
 	pid, err := Find(dir)
 	if err != nil {
 		return err
 	}
 	if pid == 0 {
-		for end := time.Now().Add(exitLimit); isAnyExiting() && time.Now().Before(end) && ctx.Err() == nil; {
+		for isAnyExiting() && ctx.Err() == nil {
 			time.Sleep(100 * time.Millisecond)
 		}
 		return nil
@@ -52,8 +54,6 @@ func kill(ctx context.Context, dir state.Dir) error {
 	if err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("kill process %d: %w", pid, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, exitLimit)
-	defer cancel()
 	for ctx.Err() == nil {
 		// The pidfd becomes readable when the process exits. A signal interrupts the poll.
 		const milliseconds = 100
