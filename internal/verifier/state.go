@@ -11,13 +11,14 @@ const (
 // State decides from the results of the rounds whether the response is verified. One failed round
 // may be a coincidence: a verified response fails after threshold consecutive failed rounds, or after
 // two wrong responses within ten rounds. A failed one is verified again after one good round, once
-// fewer than two of the last ten rounds had a wrong response. The zero State is not known.
+// fewer than two of the last ten rounds had a wrong response. Those before the first good round do not
+// count after it: a Gateway may need minutes until it uses a new route. The zero State is not known.
 type State struct {
 	// Threshold is the number of consecutive failed rounds that fails the verification.
 	Threshold int
 
-	known, verified bool
-	failed          int
+	known, verified, succeeded bool
+	failed                     int
 	// wrong has an entry for each of the last rounds.
 	wrong []bool
 }
@@ -25,6 +26,9 @@ type State struct {
 // Add adds the result of a round. It reports whether the state changed.
 func (s *State) Add(r Result) (changed bool) {
 	known, verified := s.known, s.verified
+	if r == OK && !s.succeeded {
+		s.succeeded, s.wrong = true, nil
+	}
 	s.wrong = append(s.wrong, r.IsWrong())
 	if len(s.wrong) > window {
 		s.wrong = s.wrong[1:]

@@ -17,6 +17,7 @@ func TestState(t *testing.T) {
 		{"two wrong responses within ten rounds fail", "owoooooooow", "++++++++++-"},
 		{"two wrong responses in eleven rounds do not", "owooooooooow", "++++++++++++"},
 		{"wrong responses of some connections stay failed", "owowooowoo", "+++-------"},
+		{"wrong responses before the first good one do not count after it", "wwwowow", "?--+++-"},
 		{"wrong responses expire", "owwooooooooo", "++---------+"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
