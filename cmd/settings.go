@@ -71,7 +71,7 @@ func parseSettings(args []string, getenv func(string) string) (settings, error) 
 	flags.BoolVar(&s.leaderElect, "leader-elect", false,
 		"enable leader election; required with more than one replica")
 	flags.IntVar(&s.maxConcurrentReconciles, "max-concurrent-reconciles", 8,
-		"maximum `number` of Echoes reconciled concurrently, at least 1")
+		"maximum `number` of Echoes of a namespace that are reconciled concurrently, at least 1")
 	flags.BoolVar(&s.allowEveryNode, "allow-every-node-verification", false,
 		"allow Echoes that are verified by a pod on every node; "+everyNodeVariable+"=true allows them, too")
 	s.log.BindFlags(flags)
