@@ -65,7 +65,7 @@ $(eval $(call tool,olm,olm,$(OLM),2,olm catalog package-server copy-content cpb,
 	$(OLM_TAGS) $(STRIP) $(addprefix $(OLM)/,cmd/olm cmd/catalog cmd/package-server cmd/copy-content util/cpb)))
 $(eval $(call tool,olm-v1,olm-v1,$(OLM_V1),3,catalogd operator-controller,-tags containers_image_openpgp \
 	-ldflags '-s -w $(call set,$(OLM_V1)/internal/shared/version,version=$(OLM_V1_VERSION))' tool))
-$(eval $(call tool,etcd,etcd,go.etcd.io/etcd/server/v3,0.4,etcd,$(STRIP) go.etcd.io/etcd/server/v3))
+$(eval $(call tool,etcd,etcd,go.etcd.io/etcd/server/v3,2,etcd,$(STRIP) go.etcd.io/etcd/server/v3))
 $(eval $(call tool,containerd,containerd,$(CONTAINERD),1,containerd containerd-shim-runc-v2,\
 	-ldflags '-s -w $(call set,$(CONTAINERD)/version,Version=$(CONTAINERD_VERSION))' tool))
 
@@ -77,7 +77,7 @@ kubernetes_version = $(foreach p,k8s.io/component-base/version k8s.io/client-go/
 	$(call set,$(p),gitVersion=$(1) gitMajor=1 gitMinor=$(word 2,$(subst ., ,$(1)))))
 CONTROL_PLANE_TOOLS := etcd kubernetes-control-plane
 CONTROL_PLANE := kube-apiserver kube-controller-manager
-$(eval $(call kubernetes,kubernetes-control-plane,kubernetes,5,$(CONTROL_PLANE)))
+$(eval $(call kubernetes,kubernetes-control-plane,kubernetes,10,$(CONTROL_PLANE)))
 $(eval $(call kubernetes,kubernetes-node,kubernetes,2,kubelet kube-scheduler kube-proxy kubeadm))
 $(eval $(call kubernetes,kubectl,kubernetes,0.5,kubectl))
 

@@ -15,10 +15,21 @@ const (
 	upload  = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1073741824\r\n\r\n"
 )
 
-// open opens connections that send a request, and returns those that have a response.
+// openers is how many connections are opened at the same time: one after the other, each would wait for CPU time.
+const openers = 20
+
+// open opens connections that send a request, and returns those that have a response. n is a multiple of openers.
 func open(address string, n int) (conns []net.Conn) {
+	opened := make(chan net.Conn)
+	for range openers {
+		go func() {
+			for range n / openers {
+				opened <- exchange(address)
+			}
+		}()
+	}
 	for range n {
-		if conn := exchange(address); conn != nil {
+		if conn := <-opened; conn != nil {
 			conns = append(conns, conn)
 		}
 	}
