@@ -68,7 +68,7 @@ mutants: ## Test the tests: one of them has to find each planted bug; 15 minutes
 BENCH = $(NO_CLUSTER) go -C test test -count=1 -timeout 3h -v ./performance
 .PHONY: bench bench-check
 bench: ## Compare the operator with a baseline client that writes the same objects; an hour, or two minutes with N=200 RUNS=3.
-	$(BENCH) -n $(or $(N),5000) $(if $(RUNS),-runs $(RUNS))
+	$(BENCH) -echoes $(or $(N),5000) $(if $(RUNS),-runs $(RUNS))
 bench-check: ## Compare requests, allocations and memory with the recorded baseline, and the HTTP server with http-echo; RECORD=1 records the baseline again.
 	$(BENCH) $(if $(RECORD),-record,-check)
 	$(if $(RECORD),,$(BENCH_SERVER) -check)

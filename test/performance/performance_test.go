@@ -22,7 +22,7 @@ import (
 )
 
 var (
-	size   = flag.Int("n", 0, "`number` of Echoes of the benchmark; 0 skips it")
+	size   = flag.Int("echoes", 0, "`number` of Echoes of the benchmark; 0 skips it")
 	runs   = flag.Int("runs", 5, "`number` of times to measure what varies")
 	check  = flag.Bool("check", false, "fail if a figure exceeds the recorded baseline")
 	record = flag.Bool("record", false, "record the baseline")
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 // TestBenchmark reports what the operator costs. It fails only if it cannot measure.
 func TestBenchmark(t *testing.T) {
 	if *size == 0 {
-		t.Skip("without -n")
+		t.Skip("without -echoes")
 	}
 	t.Run("with pods", func(t *testing.T) {
 		steadyState := settleTime
