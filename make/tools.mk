@@ -86,7 +86,7 @@ oldest_version := $(call pinned,kubernetes-oldest,k8s.io/kubernetes)
 bin/oldest: bin/oldest-$(oldest_version)-$(call hash,kubernetes-oldest) bin/etcd FORCE
 	@ln -sfn $(<F) $@; ln -sfn ../etcd ../manager bin/oldest/
 bin/oldest-$(oldest_version)-$(call hash,kubernetes-oldest):
-	@echo "Building Kubernetes $(oldest_version), about 5 min"; mkdir -p $@.new
+	@echo "Building Kubernetes $(oldest_version), about 10 min"; mkdir -p $@.new
 	@go build -modfile=tools/kubernetes-oldest.mod -ldflags '-s -w $(call kubernetes_version,$(oldest_version))' -o $@.new/ \
 		$(CONTROL_PLANE:%=k8s.io/kubernetes/cmd/%)
 	@mv $@.new $@
