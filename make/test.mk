@@ -1,15 +1,15 @@
 ##@ Tests without a cluster; see also make test
 
-# CHECKS need no cluster. hack/touched-checks.sh adds those on a cluster.
-CHECKS := lint verify race test-support test-page package-check explore chaos-short bench-check
+# These need no cluster. The first ones write files that others read, install packages, or measure, so they run alone.
+CHECKS_ALONE := verify package-check test-page chaos-short bench-check
+CHECKS_BESIDE := lint race test-support explore
 .PHONY: test-all checks layers
 test-all: test checks ## Run every check of a change: make test, lint, verify, race, the exploration, the package, and the end-to-end tests.
 # .ci/run calls it after `make test`. PLAN: see hack/build-tool.sh.
-checks: export PLAN := $(call plan,golangci-lint actionlint controller-gen operator-sdk opm kustomize helm kube-score $(CLUSTER_TOOLS) go-httpbin http-echo)
+checks: export PLAN := $(call plan,operator-sdk controller-gen opm kustomize helm kube-score go-httpbin http-echo golangci-lint actionlint $(CLUSTER_TOOLS))
 checks:
-	@$(MAKE) --no-print-directory layers LAYERS="$(CHECKS)"
-	@touched=$$(hack/touched-checks.sh | paste -sd' '); echo "On a cluster: $$touched"; \
-		$(MAKE) --no-print-directory $$touched # Together, so that they build the images once.
+	@$(MAKE) --no-print-directory layers LAYERS="$(CHECKS_ALONE)"
+	@hack/checks.sh $(CHECKS_BESIDE)
 
 layers: # Make the targets in LAYERS one after the other, with their times.
 	@for layer in $(LAYERS); do \

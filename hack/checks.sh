@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# usage: checks.sh <target>...
+# Runs targets of make that only compute, with the lowest priority, beside those on a cluster that the change needs, which mostly
+# wait. The first failure ends both. `make checks` calls this script.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+mkdir -p bin
+read -ra touched < <(hack/touched-checks.sh | paste -sd' ')
+echo "On a cluster: ${touched[*]}. Beside them, with the output in bin/checks.log: $*"
+
+# Sessions of their own can be ended with all of their processes.
+setsid nice -n 19 make --no-print-directory layers LAYERS="$*" >bin/checks.log 2>&1 &
+computing=$!
+setsid make --no-print-directory "${touched[@]}" & # Together, so that they build the images once.
+cluster=$!
+trap 'kill -- -$computing -$cluster 2>/dev/null || true' EXIT
+
+status=0
+wait -n -p ended || status=$?
+[ $status != 0 ] || wait -n -p ended || status=$?
+cat bin/checks.log
+[ $status = 0 ] || [ "$ended" = $computing ] || echo "The targets on the cluster failed; see above." >&2
+exit $status
