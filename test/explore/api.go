@@ -35,11 +35,7 @@ func resourceOf(k key) schema.GroupResource {
 }
 
 // create stores a new object as an API server does, with what it defaults that the operator reads.
-func (w *world) create(object client.Object) error {
-	k := keyOf(object)
-	if w.objects[k] != nil {
-		return apierrors.NewAlreadyExists(resourceOf(k), k.name)
-	}
+func (w *world) create(object client.Object) {
 	w.uids++
 	object.SetNamespace(namespace)
 	object.SetUID(types.UID(fmt.Sprintf("uid-%04d", w.uids)))
@@ -51,13 +47,12 @@ func (w *world) create(object client.Object) error {
 		service.Spec.ClusterIPs = []string{service.Spec.ClusterIP}
 	}
 	w.store(object)
-	return nil
 }
 
 // update stores an object if it has changed. Changes of the spec count as a generation.
 func (w *world) update(object client.Object) {
 	old := w.objects[keyOf(object)]
-	if old.GetGeneration() > 0 && !reflect.DeepEqual(specOf(old.Object), specOf(object)) {
+	if old.GetGeneration() > 0 && !reflect.DeepEqual(field(old.Object, "Spec").Interface(), field(object, "Spec").Interface()) {
 		object.SetGeneration(old.GetGeneration() + 1)
 	}
 	object.SetResourceVersion(old.GetResourceVersion())
@@ -73,7 +68,6 @@ func (w *world) store(object client.Object) {
 	old, stored := w.objects[k], newItem(object)
 	w.objects[k] = stored
 	if k == echoKey {
-		w.edits = append(slices.Clip(w.edits), change{k, old, stored})
 		echo := object.(*echov1.Echo) //nolint:forcetypeassert // The key has the kind.
 		w.specs[echo.Generation] = *echo.Spec.DeepCopy()
 	}
@@ -82,24 +76,9 @@ func (w *world) store(object client.Object) {
 
 // remove removes an object. The garbage collector removes its children.
 func (w *world) remove(k key) {
-	old := w.objects[k]
-	if k == echoKey {
-		w.edits = append(slices.Clip(w.edits), change{k, old, nil})
-	}
-	delete(w.objects, k)
 	w.version++
-	w.publish(change{k, old, nil})
-}
-
-func specOf(object client.Object) any {
-	spec := reflect.ValueOf(object).Elem().FieldByName("Spec")
-	return spec.Interface()
-}
-
-// setStatus replaces the status.
-func setStatus(object client.Object, from client.Object) {
-	status := reflect.ValueOf(object).Elem().FieldByName("Status")
-	status.Set(reflect.ValueOf(from).Elem().FieldByName("Status"))
+	w.publish(change{k, w.objects[k], nil})
+	delete(w.objects, k)
 }
 
 // fault is what goes wrong with one write of a reconciliation.
@@ -133,9 +112,9 @@ type writes struct {
 	crashed bool
 }
 
-// attempt does a write, with its fault.
-func (c *apiClient) attempt(what string, object client.Object, do func() error) error {
-	r := c.writes
+// attempt does a write of an object that exists, or a creation, with its fault.
+func (c *apiClient) attempt(what string, object client.Object, do func(stored *item) error) error {
+	r, k := c.writes, keyOf(object)
 	if r.crashed {
 		return errCrashed
 	}
@@ -144,14 +123,20 @@ func (c *apiClient) attempt(what string, object client.Object, do func() error) 
 	if r.at == len(r.done) {
 		f = r.fault
 	}
-	if f == rejected {
-		return apierrors.NewForbidden(resourceOf(keyOf(object)), object.GetName(), errors.New("rejected by a policy"))
+	before := c.objects[k]
+	switch isCreation := strings.HasPrefix(what, "creates "); {
+	case f == rejected:
+		return apierrors.NewForbidden(resourceOf(k), k.name, errors.New("rejected by a policy"))
+	case isCreation && before != nil:
+		return apierrors.NewAlreadyExists(resourceOf(k), k.name)
+	case !isCreation && before == nil:
+		return apierrors.NewNotFound(resourceOf(k), k.name)
 	}
-	if err := do(); err != nil {
+	if err := do(before); err != nil {
 		return err
 	}
 	if !c.isOther {
-		c.checkWrite(what, keyOf(object))
+		c.checkWrite(what, k, before)
 	}
 	if f == lost {
 		return errors.New("connection reset by peer")
@@ -161,6 +146,9 @@ func (c *apiClient) attempt(what string, object client.Object, do func() error) 
 	}
 	return nil
 }
+
+// otherClient returns the client of a user.
+func (w *world) otherClient() *apiClient { return &apiClient{world: w, writes: &writes{}, isOther: true} }
 
 func (c *apiClient) Get(_ context.Context, name client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	if c.writes.crashed {
@@ -179,34 +167,25 @@ func (c *apiClient) Get(_ context.Context, name client.ObjectKey, into client.Ob
 	return nil
 }
 
-// List returns the pods of the cache by an index, or the ReplicaSets of a Deployment.
+// List returns the pods of the cache by an index.
 func (c *apiClient) List(_ context.Context, into client.ObjectList, options ...client.ListOption) error {
-	var o client.ListOptions
-	o.ApplyOptions(options)
-	switch list := into.(type) {
-	case *corev1.PodList:
-		for _, k := range sorted(c.cached, "Pod") {
-			pod := c.cached[k].Object.(*corev1.Pod) //nolint:forcetypeassert // The key has the kind.
-			for _, requirement := range o.FieldSelector.Requirements() {
-				if podIndex(pod, requirement.Field) == requirement.Value {
-					list.Items = append(list.Items, *pod.DeepCopy())
-				}
+	list := into.(*corev1.PodList) //nolint:forcetypeassert // The operator lists ReplicaSets only if pods fail.
+	o := (&client.ListOptions{}).ApplyOptions(options)
+	for _, k := range sorted(c.cached, "Pod") {
+		pod := c.cached[k].Object.(*corev1.Pod) //nolint:forcetypeassert // The key has the kind.
+		for _, requirement := range o.FieldSelector.Requirements() {
+			if pod.Labels[podIndexes[requirement.Field]] == requirement.Value {
+				list.Items = append(list.Items, *pod.DeepCopy())
 			}
 		}
-	case *metav1.PartialObjectMetadataList:
-		list.Items = c.replicaSets(o.LabelSelector)
-	default:
-		return fmt.Errorf("the model has no %T", into)
 	}
 	return nil
 }
 
 func (c *apiClient) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
-	return c.attempt("creates "+keyOf(object).String(), object, func() error {
+	return c.attempt("creates "+keyOf(object).String(), object, func(*item) error {
 		created := copyOf(object)
-		if err := c.create(created); err != nil {
-			return err
-		}
+		c.create(created)
 		assign(object, created)
 		return nil
 	})
@@ -217,14 +196,15 @@ func assign(object, response client.Object) {
 	reflect.ValueOf(object).Elem().Set(reflect.ValueOf(copyOf(response)).Elem())
 }
 
+// Patch applies a JSON patch.
 func (c *apiClient) Patch(_ context.Context, object client.Object, patch client.Patch, _ ...client.PatchOption) error {
 	k := keyOf(object)
-	return c.attempt("patches "+k.String(), object, func() error {
-		stored := c.objects[k]
-		if stored == nil {
-			return apierrors.NewNotFound(resourceOf(k), k.name)
-		}
+	return c.attempt("patches "+k.String(), object, func(stored *item) error {
 		data, err := patch.Data(object)
+		if err != nil {
+			return err
+		}
+		operations, err := jsonpatch.DecodePatch(data)
 		if err != nil {
 			return err
 		}
@@ -232,7 +212,7 @@ func (c *apiClient) Patch(_ context.Context, object client.Object, patch client.
 		if err != nil {
 			return err
 		}
-		after, err := apply(patch.Type(), before, data)
+		after, err := operations.Apply(before)
 		if err != nil {
 			return apierrors.NewInvalid(schema.GroupKind{Kind: k.kind}, k.name, nil)
 		}
@@ -240,37 +220,16 @@ func (c *apiClient) Patch(_ context.Context, object client.Object, patch client.
 		if err := json.Unmarshal(after, patched); err != nil {
 			return err
 		}
-		if patched.GetResourceVersion() != stored.GetResourceVersion() {
-			return apierrors.NewConflict(resourceOf(k), k.name, errors.New("the object has been modified"))
-		}
-		setStatus(patched, stored.Object)
+		field(patched, "Status").Set(field(stored.Object, "Status"))
 		c.update(patched)
 		assign(object, c.objects[k].Object)
 		return nil
 	})
 }
 
-func apply(patchType types.PatchType, document, data []byte) ([]byte, error) {
-	if patchType == types.MergePatchType {
-		return jsonpatch.MergePatch(document, data)
-	}
-	patch, err := jsonpatch.DecodePatch(data)
-	if err != nil {
-		return nil, err
-	}
-	return patch.Apply(document)
-}
-
 func (c *apiClient) Delete(_ context.Context, object client.Object, options ...client.DeleteOption) error {
-	var o client.DeleteOptions
-	o.ApplyOptions(options)
-	k := keyOf(object)
-	return c.attempt("deletes "+k.String(), object, func() error {
-		stored := c.objects[k]
-		if stored == nil {
-			return apierrors.NewNotFound(resourceOf(k), k.name)
-		}
-		p := o.Preconditions
+	p, k := (&client.DeleteOptions{}).ApplyOptions(options).Preconditions, keyOf(object)
+	return c.attempt("deletes "+k.String(), object, func(stored *item) error {
 		if p != nil && (p.UID != nil && *p.UID != stored.GetUID() || p.ResourceVersion != nil && *p.ResourceVersion != stored.GetResourceVersion()) {
 			return apierrors.NewConflict(resourceOf(k), k.name, errors.New("the precondition failed"))
 		}
@@ -288,16 +247,12 @@ type statusWriter struct {
 
 func (s statusWriter) Update(_ context.Context, object client.Object, _ ...client.SubResourceUpdateOption) error {
 	k := keyOf(object)
-	return s.api.attempt("writes the status", object, func() error {
-		stored := s.api.objects[k]
-		switch {
-		case stored == nil || stored.GetUID() != object.GetUID():
-			return apierrors.NewNotFound(resourceOf(k), k.name)
-		case stored.GetResourceVersion() != object.GetResourceVersion():
+	return s.api.attempt("writes the status", object, func(stored *item) error {
+		if stored.GetResourceVersion() != object.GetResourceVersion() {
 			return apierrors.NewConflict(resourceOf(k), k.name, errors.New("the object has been modified"))
 		}
 		updated := copyOf(stored.Object)
-		setStatus(updated, object)
+		field(updated, "Status").Set(field(object, "Status"))
 		s.api.update(updated)
 		assign(object, s.api.objects[k].Object)
 		return nil

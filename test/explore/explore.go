@@ -2,12 +2,15 @@ package explore
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// transition is something that may happen next, or what a user or another client does.
+// transition is something that may happen next.
 type transition struct {
 	name string
 	do   func(*world)
@@ -16,32 +19,8 @@ type transition struct {
 // family is a sequence of operations with what may happen beside them.
 type family struct {
 	name       string
-	operations []transition
+	operations []operation
 	left       budget
-}
-
-// violation is a state that must not be reached, and how it was.
-type violation struct {
-	finding, family string
-	story           []string
-}
-
-// String returns the story, and a line for the table of TestStories.
-func (v violation) String() string {
-	return fmt.Sprintf("%s\n\t%s\nas a test:\n\t{%q, %#v},", v.finding, strings.Join(v.story, "\n\t"), v.family, v.story)
-}
-
-// result is what an exploration has covered.
-type result struct {
-	states, transitions, depth, ends int
-	isComplete                       bool
-	took                             time.Duration
-	violations                       []violation
-}
-
-func (r result) String() string {
-	return fmt.Sprintf("%d states, %d transitions, depth %d, %d ends, complete %t, %s",
-		r.states, r.transitions, r.depth, r.ends, r.isComplete, r.took.Round(time.Millisecond))
 }
 
 // maxLag is how long a watch may lag.
@@ -50,36 +29,37 @@ const maxLag = 10 * time.Second
 // maxViolations ends an exploration early.
 const maxViolations = 3
 
-// explore visits every state of a family, nearest first, up to a number of states.
-func explore(t *testing.T, f family, maxStates int) (r result) {
-	start := time.Now()
-	first := newWorld(t, f)
+// explore visits every state of a family, nearest first, up to a number of states. It reports each state that must not be
+// reached, with its story, also as a line for the table of TestStories.
+func explore(t *testing.T, f family, maxStates int) {
 	type node struct {
 		*world
 		id, depth int
 	}
+	start, first := time.Now(), newWorld(t, f)
 	ids := map[uint64]int{first.fingerprint(): 0}
-	ends := map[int]bool{}
-	reachedFrom := [][]int32{nil} // by state, those from which a transition leads to it
 	trails := []*step{nil}
+	canEnd := []bool{false} // by state
+	var transitions [][2]int
 	queue := []node{{first, 0, 0}}
+	violations, ends, depth := 0, 0, 0
 	report := func(finding string, trail *step) {
-		r.violations = append(r.violations, violation{finding, f.name, trail.story()})
+		violations++
+		story := trail.story()
+		t.Errorf("%s\n\t%s\nas a test:\n\t{%q, %#v},", finding, strings.Join(story, "\n\t"), f.name, story)
 	}
-	for len(queue) > 0 && len(r.violations) < maxViolations {
+	for len(queue) > 0 && violations < maxViolations {
 		n := queue[0]
-		queue = queue[1:]
-		r.depth = n.depth
+		queue, depth = queue[1:], n.depth
 		after := n.successors(t, f)
 		if len(after) == 0 {
-			ends[n.id] = true
-			r.ends++
+			canEnd[n.id] = true
+			ends++
 			for _, finding := range n.checkEnd(t) {
 				report(finding, n.trail)
 			}
 		}
 		for _, w := range after {
-			r.transitions++
 			if len(w.findings) > 0 {
 				report(w.findings[0], w.trail)
 				continue
@@ -92,44 +72,28 @@ func explore(t *testing.T, f family, maxStates int) (r result) {
 				}
 				id = len(ids)
 				ids[print] = id
-				reachedFrom, trails = append(reachedFrom, nil), append(trails, w.trail)
+				trails, canEnd = append(trails, w.trail), append(canEnd, false)
 				queue = append(queue, node{w, id, n.depth + 1})
 			}
-			reachedFrom[id] = append(reachedFrom[id], int32(n.id)) //nolint:gosec // Less than maxStates.
+			transitions = append(transitions, [2]int{n.id, id})
 		}
 	}
-	r.states, r.isComplete = len(ids), len(ids) < maxStates && len(queue) == 0
-	if r.isComplete && len(r.violations) == 0 {
-		for id, reaches := range reaching(ends, reachedFrom) {
-			if !reaches {
-				report("the operator never stops", trails[id])
-				break
+	isComplete := len(ids) < maxStates && len(queue) == 0
+	if isComplete && violations == 0 {
+		for changed := true; changed; {
+			changed = false
+			for _, from := range slices.Backward(transitions) {
+				if canEnd[from[1]] && !canEnd[from[0]] {
+					canEnd[from[0]], changed = true, true
+				}
 			}
 		}
-	}
-	r.took = time.Since(start)
-	return r
-}
-
-// reaching returns for each state whether an end is reachable.
-func reaching(ends map[int]bool, reachedFrom [][]int32) []bool {
-	reaches := make([]bool, len(reachedFrom))
-	var open []int
-	for end := range ends {
-		reaches[end] = true
-		open = append(open, end)
-	}
-	for len(open) > 0 {
-		id := open[len(open)-1]
-		open = open[:len(open)-1]
-		for _, before := range reachedFrom[id] {
-			if !reaches[before] {
-				reaches[before] = true
-				open = append(open, int(before))
-			}
+		if i := slices.Index(canEnd, false); i >= 0 {
+			report("the operator never stops", trails[i])
 		}
 	}
-	return reaches
+	t.Logf("%d states, %d transitions, depth %d, %d ends, complete %t, %s",
+		len(ids), len(transitions), depth, ends, isComplete, time.Since(start).Round(time.Millisecond))
 }
 
 // successors returns the worlds after each transition.
@@ -150,7 +114,9 @@ func (w *world) successors(t *testing.T, f family) (all []*world) {
 		o := f.operations[w.next]
 		follow(o.name, func(w *world) {
 			w.next++
-			o.do(w)
+			if err := o.do(t.Context(), w.otherClient()); client.IgnoreNotFound(err) != nil {
+				t.Fatalf("%s: %v", o.name, err)
+			}
 		})
 	}
 	if w.queued {
@@ -170,18 +136,12 @@ func (w *world) reconciliations(t *testing.T, follow func(string, func(*world)) 
 		after.trail.name += ": it " + strings.Join(done.done, ", ")
 	}
 	for i, write := range done.done {
-		left := map[fault]int{lost: w.left.faults, rejected: w.left.faults, crash: w.left.crashes, staleCrash: min(w.left.crashes, w.left.lags)}
 		for _, f := range []fault{lost, rejected, crash, staleCrash} {
-			if left[f] > 0 {
+			left := w.left
+			left.lags, left.faults, left.crashes = left.lags-costs[f].lags, left.faults-costs[f].faults, left.crashes-costs[f].crashes
+			if min(left.lags, left.faults, left.crashes) >= 0 {
 				follow(fmt.Sprintf("the operator reconciles; it %s, and %s", write, f), func(w *world) {
-					if f == staleCrash {
-						w.left.lags--
-					}
-					if f == crash || f == staleCrash {
-						w.left.crashes--
-					} else {
-						w.left.faults--
-					}
+					w.left = left
 					w.reconcile(t, f, i+1)
 				})
 			}
@@ -189,11 +149,17 @@ func (w *world) reconciliations(t *testing.T, follow func(string, func(*world)) 
 	}
 }
 
+var costs = map[fault]budget{lost: {faults: 1}, rejected: {faults: 1}, crash: {crashes: 1}, staleCrash: {lags: 1, crashes: 1}}
+
 // lags adds the starts of a lag, the changes that arrive during it, and its end.
 func (w *world) lags(follow func(string, func(*world)) *world) {
 	if w.held != "" {
-		if len(w.withheld[w.held]) > 1 {
-			follow("the watch delivers the next "+w.held, func(w *world) { w.deliver(w.held) })
+		if len(w.withheld) > 1 {
+			follow("the watch delivers the next "+w.held, func(w *world) {
+				next := w.withheld[0]
+				w.withheld = w.withheld[1:]
+				w.deliver(next)
+			})
 		}
 		follow("the watch of "+w.held+" is up to date", func(w *world) { w.held, w.heldFrom = "", 0 })
 		return
@@ -202,17 +168,8 @@ func (w *world) lags(follow func(string, func(*world)) *world) {
 		return
 	}
 	for _, kind := range watchedKinds {
-		if hasKind(w.objects, kind) {
+		if len(sorted(w.objects, kind)) > 0 {
 			follow("the watch of "+kind+" starts to lag", func(w *world) { w.held, w.heldFrom, w.left.lags = kind, w.now, w.left.lags-1 })
 		}
 	}
-}
-
-func hasKind(objects map[key]*item, kind string) bool {
-	for k := range objects {
-		if k.kind == kind {
-			return true
-		}
-	}
-	return false
 }

@@ -31,16 +31,10 @@ const minRetry, maxRetry = 100 * time.Millisecond, 30 * time.Second
 
 func newOperator() *controller.EchoReconciler {
 	return &controller.EchoReconciler{
-		ServerImage: controlplane.ServerImage, VerifierImage: controlplane.VerifierImage, AllowEveryNodeVerification: true, Recorder: &events.FakeRecorder{}, Optional: served(),
-		Metrics: metrics.New(prometheus.NewRegistry(), "explored"),
+		ServerImage: controlplane.ServerImage, VerifierImage: controlplane.VerifierImage, AllowEveryNodeVerification: true, Recorder: &events.FakeRecorder{},
+		Optional: &informers.Optional{}, // Its cache contains the kind.
+		Metrics:  metrics.New(prometheus.NewRegistry(), "explored"),
 	}
-}
-
-// served returns the optional kind of a cluster that serves it.
-func served() *informers.Optional {
-	o := informers.NewOptional(time.Minute)
-	field(o, "missing").SetZero()
-	return o
 }
 
 // transforms are those of the operator's cache, by kind.
@@ -54,16 +48,26 @@ var transforms = func() map[string]func(any) (any, error) {
 
 // publish sends a change to the watch of the operator.
 func (w *world) publish(c change) {
-	w.withheld[c.key.kind] = append(slices.Clip(w.withheld[c.key.kind]), c)
+	if c.key == echoKey {
+		if isEdit := c.old == nil || c.new == nil || c.old.GetGeneration() != c.new.GetGeneration(); isEdit {
+			w.edits = nil
+		}
+		w.edits = append(slices.Clip(w.edits), c)
+	}
+	w.withheld = append(slices.Clip(w.withheld), c)
 }
 
 // flush delivers the changes of every kind that is not held.
 func (w *world) flush() {
-	for _, kind := range watchedKinds {
-		for kind != w.held && len(w.withheld[kind]) > 0 {
-			w.deliver(kind)
+	var held []change
+	for _, c := range w.withheld {
+		if c.key.kind == w.held {
+			held = append(held, c)
+		} else {
+			w.deliver(c)
 		}
 	}
+	w.withheld = held
 }
 
 // watchedKinds are the kinds that the controller watches.
@@ -74,13 +78,8 @@ var watchedKinds = func() (kinds []string) {
 	return kinds
 }()
 
-// deliver delivers the first change of a kind.
-func (w *world) deliver(kind string) {
-	c := w.withheld[kind][0]
-	w.withheld[kind] = w.withheld[kind][1:]
-	if len(w.withheld[kind]) == 0 {
-		delete(w.withheld, kind)
-	}
+// deliver delivers a change to the operator.
+func (w *world) deliver(c change) {
 	before, after := w.cached[c.key], visible(c.new)
 	delete(w.cached, c.key)
 	if after != nil {
@@ -88,7 +87,7 @@ func (w *world) deliver(kind string) {
 	}
 	w.operator = copyOperator(w.operator, true) // Predicates change what it remembers.
 	for _, watch := range w.operator.Watches() {
-		if kindOf(watch.Object) != kind {
+		if kindOf(watch.Object) != c.key.kind {
 			continue
 		}
 		passes := predicate.And(watch.Predicates...)
@@ -129,7 +128,7 @@ func visible(i *item) *item {
 // restart loses the memory of the operator. Its cache lists every object.
 func (w *world) restart() {
 	w.operator = copyOperator(w.operator, false)
-	w.held, w.withheld, w.cached = "", map[string][]change{}, map[key]*item{}
+	w.held, w.withheld, w.cached = "", nil, map[key]*item{}
 	for k, i := range w.objects {
 		if seen := visible(i); seen != nil {
 			w.cached[k] = seen
@@ -142,16 +141,9 @@ func (w *world) restart() {
 // restartWithStaleEcho is restart while the API server still answers as before the last edit, as a replica of it may.
 func (w *world) restartWithStaleEcho() {
 	w.restart()
-	missed := w.edits
-	for i, c := range slices.Backward(w.edits) {
-		if c.old == nil || c.new == nil || c.old.GetGeneration() != c.new.GetGeneration() {
-			missed = w.edits[i:]
-			break
-		}
-	}
-	w.held, w.heldFrom, w.withheld[echoKey.kind] = echoKey.kind, w.now, missed
-	if delete(w.cached, echoKey); missed[0].old != nil {
-		w.cached[echoKey] = visible(missed[0].old)
+	w.held, w.heldFrom, w.withheld = echoKey.kind, w.now, w.edits
+	if delete(w.cached, echoKey); w.edits[0].old != nil {
+		w.cached[echoKey] = visible(w.edits[0].old)
 	}
 	w.queued = w.cached[echoKey] != nil
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/kkloud-io/echo-operator/test/internal/oracle"
 )
 
-// checkWrite checks what the operator has just written.
-func (w *world) checkWrite(what string, k key) {
+// checkWrite checks what the operator has just written, in place of an earlier object or of none.
+func (w *world) checkWrite(what string, k key, before *item) {
 	echo, found := w.echo()
 	if k == echoKey {
 		if found {
@@ -40,13 +40,12 @@ func (w *world) checkWrite(what string, k key) {
 		return
 	}
 	generation := children.EchoGeneration(written)
-	changes := w.withheld[k.kind] // The last one is this write.
-	isOverride := len(children.Overrides(echo)) > 0 && k.kind == "HTTPRoute" && changes[len(changes)-1].old == nil
+	isOverride := len(children.Overrides(echo)) > 0 && k.kind == "HTTPRoute" && before == nil
 	if isOverride && w.held == "" && !slices.ContainsFunc(sorted(w.objects, "Pod"), func(pod key) bool { return isReady(w.objects[pod].Object.(*corev1.Pod)) }) { //nolint:forcetypeassert // The key has the kind.
 		w.finding("the operator %s, and no pod is ready", what)
 	}
-	if old := changes[len(changes)-1].old; old != nil && children.EchoGeneration(old) > generation {
-		w.finding("the operator %s for generation %d after generation %d", what, generation, children.EchoGeneration(old))
+	if before != nil && children.EchoGeneration(before) > generation {
+		w.finding("the operator %s for generation %d after generation %d", what, generation, children.EchoGeneration(before))
 	}
 	spec, isKnown := w.specs[generation]
 	if !isKnown {

@@ -62,17 +62,8 @@ const firstVersion = 1_000_000_000
 
 var identities = regexp.MustCompile(`\b(1\d{9}|uid-\d{4})\b`)
 
-func newDescription(text string) (d description) {
-	var rest strings.Builder
-	end := 0
-	for _, found := range identities.FindAllStringIndex(text, -1) {
-		rest.WriteString(text[end:found[0]])
-		d.identities = append(d.identities, text[found[0]:found[1]])
-		end = found[1]
-	}
-	rest.WriteString(text[end:])
-	d.text = rest.String()
-	return d
+func newDescription(text string) description {
+	return description{identities.ReplaceAllString(text, ""), identities.FindAllString(text, -1)}
 }
 
 // change is what a watch reports about one write. old or new is nil for an object that was created or deleted.
@@ -88,7 +79,7 @@ type world struct {
 	uids     int
 	objects  map[key]*item
 	cached   map[key]*item
-	withheld map[string][]change // by kind, what the operator's cache lacks
+	withheld []change // what the operator's cache lacks
 	held     string              // the kind whose changes do not reach the cache
 	heldFrom time.Duration
 
@@ -99,7 +90,7 @@ type world struct {
 
 	next int // operation of the user
 	left budget
-	// edits are the changes of the Echo.
+	// edits are the changes of the Echo since the last one of its spec.
 	edits []change
 	// specs are the specs of the Echo by generation, since its creation.
 	specs map[int64]echov1.EchoSpec
@@ -131,7 +122,7 @@ func (s *step) story() (all []string) {
 func (w *world) clone() *world {
 	c := *w
 	c.objects, c.cached = maps.Clone(w.objects), maps.Clone(w.cached)
-	c.withheld, c.specs = maps.Clone(w.withheld), maps.Clone(w.specs)
+	c.specs = maps.Clone(w.specs)
 	return &c
 }
 
@@ -172,11 +163,9 @@ func (w *world) fingerprint() uint64 {
 			add(objects[k])
 		}
 	}
-	for _, kind := range slices.Sorted(maps.Keys(w.withheld)) {
-		for _, c := range w.withheld[kind] {
-			add(c.old)
-			add(c.new)
-		}
+	for _, c := range w.withheld {
+		add(c.old)
+		add(c.new)
 	}
 	all = append(all, newDescription(describe(w.operator)))
 	var found []string

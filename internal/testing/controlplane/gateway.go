@@ -75,7 +75,7 @@ func (c *ControlPlane) StartGateways(ctx context.Context) {
 		workqueue.ParallelizeUntil(ctx, concurrentRoutes, len(routes.Items), func(i int) {
 			route := &routes.Items[i]
 			before := route.DeepCopy()
-			setStatus(route)
+			SetRouteStatus(route, metav1.Now())
 			if !equality.Semantic.DeepEqual(before.Status, route.Status) {
 				_ = c.Client.Status().Patch(ctx, route, client.MergeFrom(before)) // It is repeated.
 			}
@@ -83,13 +83,13 @@ func (c *ControlPlane) StartGateways(ctx context.Context) {
 	}, gatewayPeriod)
 }
 
-// setStatus sets the status that the controllers of the route's Gateways report.
-func setStatus(route *gatewayv1.HTTPRoute) {
+// SetRouteStatus sets the status that the controllers of the route's Gateways report at some time.
+func SetRouteStatus(route *gatewayv1.HTTPRoute, now metav1.Time) {
 	before := route.Status.Parents
 	route.Status.Parents = nil
 	for _, ref := range route.Spec.ParentRefs {
 		accepted := metav1.Condition{Type: string(gatewayv1.RouteConditionAccepted), Status: metav1.ConditionTrue,
-			Reason: string(gatewayv1.RouteReasonAccepted), ObservedGeneration: route.Generation}
+			Reason: string(gatewayv1.RouteReasonAccepted), ObservedGeneration: route.Generation, LastTransitionTime: now}
 		switch ref.Name {
 		case MissingGateway:
 			continue
@@ -103,7 +103,7 @@ func setStatus(route *gatewayv1.HTTPRoute) {
 			accepted.Message = "No listener has a hostname of the route"
 		}
 		resolved := metav1.Condition{Type: string(gatewayv1.RouteConditionResolvedRefs), Status: metav1.ConditionTrue,
-			Reason: string(gatewayv1.RouteReasonResolvedRefs), ObservedGeneration: accepted.ObservedGeneration}
+			Reason: string(gatewayv1.RouteReasonResolvedRefs), ObservedGeneration: accepted.ObservedGeneration, LastTransitionTime: now}
 		parent := gatewayv1.RouteParentStatus{ParentRef: ref, ControllerName: "example.com/gateways"}
 		for i := range before { // Its conditions keep their transition times.
 			if equality.Semantic.DeepEqual(before[i].ParentRef, ref) {
