@@ -24,6 +24,7 @@ import (
 	_ "golang.org/x/crypto/x509roots/fallback"
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/kkloud-io/echo-operator/internal/listener"
 	"github.com/kkloud-io/echo-operator/internal/verifier"
 )
 
@@ -133,20 +134,15 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	runner := verifier.NewRunner(&s.target, s.period, s.threshold, slog.New(slog.NewJSONHandler(os.Stderr, nil)))
-	listener, err := net.Listen("tcp", s.listen)
+	connections, err := new(net.ListenConfig).Listen(ctx, "tcp", s.listen)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
 	server := &http.Server{Handler: runner.Handler(), ReadHeaderTimeout: 5 * time.Second, MaxHeaderBytes: 16 << 10}
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
-	rounds, stop := context.WithCancel(ctx)
-	defer stop()
-	go runner.Run(rounds)
-	select {
-	case err := <-failed:
+	context.AfterFunc(ctx, func() { _ = server.Close() })
+	go runner.Run(ctx)
+	if err := server.Serve(listener.Newest(connections)); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve: %w", err)
-	case <-ctx.Done():
-		return server.Close()
 	}
+	return nil
 }

@@ -131,7 +131,7 @@ func stopVerifier(t *testing.T, command *exec.Cmd) {
 	}
 }
 
-func TestVerifierOfAHostileServer(t *testing.T) {
+func TestVerifierOfAHostileServerWithHostileClients(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("X-Large", strings.Repeat("x", 10<<10))
 		for range 100 {
@@ -143,6 +143,15 @@ func TestVerifierOfAHostileServer(t *testing.T) {
 	defer server.Close()
 	command, address := startVerifier(t, buildVerifier(t), nil, "-layer=service", "-url="+server.URL, "-cluster-ips=127.0.0.1")
 	await(t, address+"/startz", http.StatusOK)
+	await(t, address+"/readyz", http.StatusServiceUnavailable)
+	for range 2000 { // Clients that keep their connections.
+		conn, err := net.Dial("tcp", strings.TrimPrefix(address, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, "GET /startz HTTP/1.1\r\nHost: a\r\n\r\n") // The verifier may have closed it.
+	}
 	await(t, address+"/readyz", http.StatusServiceUnavailable)
 	time.Sleep(3 * time.Second) // Some thousand rounds.
 	if memory := residentMemory(t, command.Process.Pid); memory > maxMemory {

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/kkloud-io/echo-operator/internal/listener"
 )
 
 const (
@@ -62,15 +64,18 @@ func New(response Response, maxConnections int) *Server {
 
 // Health returns a server that responds with 200 whatever s responds, and with the metrics of s on the path /metrics.
 func (s *Server) Health() *Server {
-	h := New(Response{Status: http.StatusOK, Body: []byte("ok\n")}, minConnections)
+	h := New(Response{Status: http.StatusOK, Body: []byte("ok\n")}, 4*minConnections) // Its listener keeps fewer.
 	h.observed = s
 	return h
 }
 
-// Serve serves the listener until the context is done. Then it drains: its responses close their connections, and it
+// Serve serves the connections of a listener until the context is done. Then it drains: its responses close their connections, and it
 // closes the listener and returns after clients have stopped to connect.
-func (s *Server) Serve(ctx context.Context, listener net.Listener) {
-	go s.accept(listener)
+func (s *Server) Serve(ctx context.Context, connections net.Listener) {
+	if isHealth := s.observed != nil; isHealth {
+		connections = listener.Newest(connections)
+	}
+	go s.accept(connections)
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	for done, drained := ctx.Done(), int64(0); ; {
@@ -89,7 +94,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) {
 			drained++
 			quiet := time.Duration(s.now.Load()-s.lastRequest.Load()) * tick
 			if since := time.Duration(drained) * tick; since >= drainMax || since > drainMin && quiet > drainQuiet {
-				s.close(listener)
+				s.close(connections)
 				return
 			}
 		}
@@ -97,17 +102,17 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) {
 }
 
 // close closes idle connections, and the others after their responses.
-func (s *Server) close(listener net.Listener) {
-	_ = listener.Close()
+func (s *Server) close(connections net.Listener) {
+	_ = connections.Close()
 	for end := time.Now().Add(closeMax); s.count() > 0 && time.Now().Before(end); time.Sleep(rotation) {
 		s.closeIdle(s.maxConnections+1, 0)
 	}
 }
 
-func (s *Server) accept(listener net.Listener) {
+func (s *Server) accept(connections net.Listener) {
 	some := 1 + s.maxConnections/32
 	for {
-		tcp, err := listener.Accept()
+		tcp, err := connections.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}

@@ -735,6 +735,44 @@ func TestBusyConnectionsRotateAndHealthResponds(t *testing.T) {
 	}
 }
 
+func TestHealthRespondsBesideClientsThatHoldItsConnections(t *testing.T) {
+	t.Parallel()
+	for name, sent := range map[string]string{"silent clients": "", "unfinished requests": "GET / HTTP/1.1\r\n"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const clients = 400
+			address := New(hello(), 1).Health().start(t)
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			time.AfterFunc(4*time.Second, stop)
+			for range clients {
+				go func() {
+					for ctx.Err() == nil { // It dials again when its connection is closed.
+						conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+						if err != nil {
+							return
+						}
+						_, _ = io.WriteString(conn, sent) // The server may have closed it.
+						end := context.AfterFunc(ctx, func() { _ = conn.Close() })
+						_, _ = io.Copy(io.Discard, conn)
+						end()
+						_ = conn.Close()
+						time.Sleep(10 * time.Millisecond)
+					}
+				}()
+			}
+			for ctx.Err() == nil {
+				time.Sleep(200 * time.Millisecond)
+				begin, probe := time.Now(), dial(t, address)
+				if err := probe.getText("ok\n"); err != nil || time.Since(begin) > shortLimit {
+					t.Errorf("health responds after %s, error %v, want it within %s", time.Since(begin), err, shortLimit)
+				}
+				_ = probe.Close()
+			}
+		})
+	}
+}
+
 // reconnectingClient sends requests over one connection until a response closes it, or until the context is done. A
 // connection that the server has not accepted yet is no failure.
 func reconnectingClient(ctx context.Context, address string, report func(*http.Response, error)) {
