@@ -98,7 +98,7 @@ var Kinds = []Kind{
 			"spec.type",
 		},
 		Mutate: func(o Object, echo *echov1.Echo, in Inputs) {
-			Service(o.(*corev1.Service), echo)
+			Service(o.(*corev1.Service), echo, in)
 			outlive(o, in.Pods)
 		},
 	},

@@ -98,10 +98,15 @@ func WhyNotOverridable(echo *echov1.Echo, routes []gatewayv1.HTTPRoute) string {
 }
 
 // overridingTarget returns the target of an HTTPRoute that matches the same requests as the routes, with a higher precedence.
+// That of the Echo's own HTTPRoute is as it is.
 func overridingTarget(routes []gatewayv1.HTTPRoute) (t target) {
 	for i := range routes {
 		t.parentRefs, t.hostnames = routes[0].Spec.ParentRefs, routes[0].Spec.Hostnames
 		for _, match := range matchesOf(&routes[i]) {
+			if isOwn := match.Method != nil; isOwn {
+				t.matches = append(t.matches, match)
+				continue
+			}
 			for _, method := range overridingMethods {
 				match.Method = new(method)
 				t.matches = append(t.matches, match)

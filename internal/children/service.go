@@ -29,7 +29,7 @@ const (
 )
 
 // Service mutates the Service of the Echo.
-func Service(service *corev1.Service, echo *echov1.Echo) {
+func Service(service *corev1.Service, echo *echov1.Echo, in Inputs) {
 	setMeta(service, echo, serverComponent)
 	service.Spec.Type = cmp.Or(ptr.Deref(echo.Spec.Service, echov1.Service{}).Type, corev1.ServiceTypeClusterIP)
 	// These fields belong to other types, and would remain after the type is reverted.
@@ -41,7 +41,7 @@ func Service(service *corev1.Service, echo *echov1.Echo) {
 
 	live := service.Spec.Ports
 	service.Spec.Ports = []corev1.ServicePort{servicePort(live, portName, echo.Spec.Port)}
-	if needsRoutePort := WantsHTTPRoute(echo) && echo.Spec.Port != routePort; needsRoutePort {
+	if needsRoutePort := (WantsHTTPRoute(echo) || in.KeepsRoutePort) && echo.Spec.Port != routePort; needsRoutePort {
 		service.Spec.Ports = append(service.Spec.Ports, servicePort(live, routePortName, routePort))
 	}
 }

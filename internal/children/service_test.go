@@ -86,9 +86,9 @@ func TestPortsKeepTheirAppProtocolAndNodePort(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			routed := &corev1.Service{Spec: corev1.ServiceSpec{Ports: live}}
 			service := routed.DeepCopy()
-			Service(routed, newEcho(withRoute))
+			Service(routed, newEcho(withRoute), Inputs{})
 			equal(t, routed.Spec.Ports, []corev1.ServicePort{web, route})
-			Service(service, newEcho())
+			Service(service, newEcho(), Inputs{})
 			equal(t, service.Spec.Ports, []corev1.ServicePort{web})
 		})
 	}

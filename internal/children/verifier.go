@@ -43,8 +43,11 @@ type Inputs struct {
 	VerifierImage string
 	// ClusterIPs are the addresses of the Echo's Service.
 	ClusterIPs []string
-	// OverriddenRoutes are the HTTPRoutes that the Echo overrides, in the order of its spec.
+	// OverriddenRoutes are the HTTPRoutes that the Echo overrides, in the order of its spec, or the Echo's own one while one of
+	// them is missing.
 	OverriddenRoutes []gatewayv1.HTTPRoute
+	// KeepsRoutePort is true while a Gateway may know an HTTPRoute that the Echo no longer wants.
+	KeepsRoutePort bool
 	// Route is the HTTPRoute of an Echo that overrides others, if it exists, and Pods are its ready pods. A Gateway learns of
 	// deletions in any order, and responds with an error while it knows a route, but no longer its Service. So the Deployment
 	// outlives the HTTPRoute, and the Service a pod, which terminates slowly.

@@ -148,9 +148,6 @@ func (c *child) reconcileLive(ctx context.Context, live client.Object) error {
 		return nil
 	case c.isWanted:
 		return c.update(ctx, live)
-	case c.kind.OptionalAPI && children.StillOverrides(live, c.echo):
-		c.object = live
-		return nil
 	default:
 		return c.remove(ctx, live)
 	}

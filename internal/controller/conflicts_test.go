@@ -58,7 +58,7 @@ var _ = Describe("An object that is not controlled by the Echo", func() {
 		namespace := newNamespace()
 		earlier := createEcho(namespace, "hello")
 		service := serviceOf(earlier)
-		children.Service(service, earlier)
+		children.Service(service, earlier, children.Inputs{})
 		service.OwnerReferences[0].UID = "00000000-0000-0000-0000-000000000000"
 		service.Finalizers = []string{"kkloud.io/test"} // Prevents the deletion by the garbage collector.
 		Expect(admin.Create(ctx, service)).To(Succeed())

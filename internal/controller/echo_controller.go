@@ -148,6 +148,8 @@ type reconciliation struct {
 
 	// unresolved is why the Echo cannot override the HTTPRoutes that it declares, or nil.
 	unresolved *status.Failure
+	// stillOverrides is true if the Echo's HTTPRoute overrides the HTTPRoutes that the Echo declares, perhaps as they were.
+	stillOverrides bool
 	// followed identifies the objects on which children depend: the overridden HTTPRoutes, with their generations, the
 	// Echo's own, and its ready pods. It is empty without overrides.
 	followed string
@@ -176,7 +178,7 @@ func (rec *reconciliation) requeue(after time.Duration) {
 // status if it changed.
 func (r *EchoReconciler) reconcileEcho(ctx context.Context, echo *echov1.Echo) (ctrl.Result, error) {
 	rec := r.newReconciliation(echo)
-	if err := rec.readOverridden(ctx); err != nil {
+	if err := rec.readRoutes(ctx); err != nil {
 		return retry(err)
 	}
 	if err := rec.reconcileChildren(ctx); err != nil {

@@ -43,6 +43,8 @@ type memory struct {
 	followed string
 	// serviceChanged is when the operator last changed the Service for a new generation.
 	serviceChanged time.Time
+	// routeDeleted is when the operator last deleted the HTTPRoute.
+	routeDeleted time.Time
 	// podsRetried is when the operator last had pods created again for which a quota had no room.
 	podsRetried time.Time
 	used        time.Time

@@ -1,6 +1,8 @@
 package controller
 
 import (
+	"slices"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	gomegatypes "github.com/onsi/gomega/types"
@@ -156,6 +158,50 @@ var _ = Describe("A route that overrides others", func() {
 			hold(object)
 		}
 		expectRouted(echo, isAccepted, isReady, notDegraded)
+	})
+
+	It("does not change its verifier and its URL when the operator starts, and while an HTTPRoute is missing", func() {
+		shop := application(namespace, "shop", "/")
+		Expect(admin.Create(ctx, shop)).To(Succeed())
+		stop := startOperator()
+		echo := createEcho(namespace, "page", overriding("shop"), verified)
+		verifier := verifierOf(echo)
+		Eventually(komega.Object(verifier)).Should(HaveField("Spec.Template.Spec.Containers", HaveLen(3)))
+		expectRouted(echo, isAccepted, isReady, notDegraded)
+
+		By("restarting the operator")
+		stop()
+		since := auditMark()
+		startOperator()
+		expectNoPatch := func() {
+			GinkgoHelper()
+			Consistently(func() []string { return requestsSince(since) }, "4s").ShouldNot(ContainElement(HavePrefix("patch deployments/")))
+		}
+		expectNoPatch()
+		Expect(admin.Delete(ctx, shop)).To(Succeed())
+		expectRouted(echo, notFound, "False RouteNotFound", notDegraded)
+		expectNoPatch()
+		Expect(echo.Status.ExternalURL).To(Equal("https://shop.example/"))
+	})
+
+	It("is created after the nodes have applied the Service, and deleted before", func() {
+		Expect(admin.Create(ctx, application(namespace, "shop", "/"))).To(Succeed())
+		startOperator()
+		echo := createEcho(namespace, "page")
+		expectReady(echo)
+		since := auditMark()
+		index := func(request string) func() int {
+			return func() int { return slices.Index(requestsSince(since), request+" "+namespace+"/echo-page") }
+		}
+		edit(echo, overriding("shop"))
+		Eventually(index("patch services/")).Should(BeNumerically(">=", 0))
+		Consistently(index("create httproutes/"), "1s").Should(BeNumerically("<", 0))
+		expectRouted(echo, isAccepted, isReady, notDegraded)
+		since = auditMark()
+		edit(echo, func(spec *echov1.EchoSpec) { spec.Route = nil })
+		Eventually(index("delete httproutes/")).Should(BeNumerically(">=", 0))
+		Consistently(komega.Object(serviceOf(echo)), "3s").Should(HaveField("Spec.Ports", HaveLen(2)))
+		Eventually(komega.Object(serviceOf(echo))).Should(HaveField("Spec.Ports", HaveLen(1)))
 	})
 
 	It("is not created in front of an HTTPRoute that cannot be overridden, until that changes", func() {

@@ -218,7 +218,7 @@ var _ = Describe("The operator's permissions", func() {
 			c, err := client.New(config, client.Options{Scheme: scheme})
 			Expect(err).NotTo(HaveOccurred())
 			service := serviceOf(echo)
-			children.Service(service, echo)
+			children.Service(service, echo, children.Inputs{})
 			return c.Create(ctx, service, client.DryRunAll)
 		}
 		Eventually(func() error { return create(role.Name) }).Should(

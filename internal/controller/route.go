@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,14 +20,44 @@ import (
 	"github.com/kkloud-io/echo-operator/internal/status"
 )
 
-// readOverridden reads the HTTPRoutes that the Echo overrides, and follows their changes. The status reports why they cannot be
-// overridden.
-func (rec *reconciliation) readOverridden(ctx context.Context) error {
+// gatewayLag is how long a Gateway may take to forget a deleted HTTPRoute.
+const gatewayLag = 5 * time.Second
+
+// readRoutes reads what children depend on beside the Echo: whether a Gateway may still use an HTTPRoute that the Echo no longer
+// wants, and the HTTPRoutes that the Echo overrides, whose changes it follows. The status reports why they cannot be overridden.
+func (rec *reconciliation) readRoutes(ctx context.Context) error {
+	mayBeUsed := isRouted(rec.echo) || time.Since(rec.memory.routeDeleted) < gatewayLag
+	if rec.inputs.KeepsRoutePort = mayBeUsed && !children.WantsHTTPRoute(rec.echo); rec.inputs.KeepsRoutePort {
+		rec.requeue(gatewayLag)
+	}
 	names := children.Overrides(rec.echo)
-	if len(names) > 0 && rec.Optional.Check() != nil {
-		names = nil
+	if len(names) > 0 {
+		missing := rec.Optional.Check()
+		if errors.Is(missing, informers.ErrNotYet) {
+			return missing // A verifier without these routes would be another one.
+		}
+		if missing != nil {
+			names = nil
+		}
 	}
 	rec.OtherRoutes.Follow(client.ObjectKeyFromObject(rec.echo), names) //nolint:contextcheck // The watches outlive the reconciliation.
+	if len(names) == 0 {
+		return nil
+	}
+	own, err := rec.readOwners(ctx)
+	if err != nil {
+		return err
+	}
+	err = rec.readOverridden(ctx, names)
+	rec.stillOverrides = children.StillOverrides(own, rec.echo)
+	if rec.unresolved != nil && rec.stillOverrides {
+		rec.inputs.OverriddenRoutes = []gatewayv1.HTTPRoute{*own}
+	}
+	return err
+}
+
+// readOverridden reads the named HTTPRoutes until one of them cannot be overridden.
+func (rec *reconciliation) readOverridden(ctx context.Context, names []string) error {
 	var routes []gatewayv1.HTTPRoute
 	for _, name := range names {
 		var route gatewayv1.HTTPRoute
@@ -38,47 +69,49 @@ func (rec *reconciliation) readOverridden(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("read HTTPRoute %s: %w", name, err)
 		}
+		route.Annotations, route.ManagedFields, route.Status = nil, nil, gatewayv1.HTTPRouteStatus{} // They may be large.
 		routes = append(routes, route)
 		rec.followed += fmt.Sprintf("%s %d ", route.UID, route.Generation)
-	}
-	if len(routes) == 0 {
-		return nil
-	}
-	if why := children.WhyNotOverridable(rec.echo, routes); why != "" {
-		rec.unresolved = &status.Failure{Reason: echov1.ReasonRouteNotOverridable, Message: why}
-		return nil
+		if why := children.WhyNotOverridable(rec.echo, routes); why != "" {
+			rec.unresolved = &status.Failure{Reason: echov1.ReasonRouteNotOverridable, Message: why}
+			return nil
+		}
 	}
 	rec.inputs.OverriddenRoutes = routes
-	return rec.readOwners(ctx)
+	return nil
 }
 
-// readOwners reads what must be deleted before the Deployment and the Service of an Echo that overrides HTTPRoutes.
-func (rec *reconciliation) readOwners(ctx context.Context) error {
-	var own gatewayv1.HTTPRoute
-	err := rec.Client.Get(ctx, types.NamespacedName{Namespace: rec.echo.Namespace, Name: children.Name(rec.echo)}, &own)
+// readOwners reads what must be deleted before the Deployment and the Service of an Echo that overrides HTTPRoutes. It returns the
+// HTTPRoute of the Echo, which is empty if there is none.
+func (rec *reconciliation) readOwners(ctx context.Context) (*gatewayv1.HTTPRoute, error) {
+	own := &gatewayv1.HTTPRoute{}
+	err := rec.Client.Get(ctx, types.NamespacedName{Namespace: rec.echo.Namespace, Name: children.Name(rec.echo)}, own)
 	if client.IgnoreNotFound(err) != nil {
-		return err
+		return nil, err
 	}
-	if err == nil && metav1.IsControlledBy(&own, rec.echo) {
+	if metav1.IsControlledBy(own, rec.echo) {
 		rec.inputs.Route = []metav1.OwnerReference{{APIVersion: gatewayv1.GroupVersion.String(), Kind: "HTTPRoute", Name: own.Name, UID: own.UID}}
+	} else {
+		own = &gatewayv1.HTTPRoute{}
 	}
 	pods, err := rec.podsBy(ctx, informers.PodsByEcho)
 	for _, pod := range status.ReadyPods(pods) {
 		rec.inputs.Pods = append(rec.inputs.Pods, metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID})
 	}
 	rec.followed += fmt.Sprint(rec.inputs.Route, rec.inputs.Pods)
-	return err
+	return own, err
 }
 
-// reconcileRoute reconciles the HTTPRoute if the cache contains the kind. One that overrides others is created after the
-// Service and the first available pod, so that no request fails. Until it can be updated, it remains as it was.
+// reconcileRoute reconciles the HTTPRoute if the cache contains the kind. One that overrides others is created after the first
+// available pod, and after the nodes have applied the Service, so that no request fails.
 func (c *child) reconcileRoute(ctx context.Context) error {
 	if missing := c.Optional.Check(); missing != nil {
 		return c.reportMissingKind(missing)
 	}
-	isServed := c.observed.Service != nil && c.observed.Deployment != nil && c.observed.Deployment.Status.AvailableReplicas > 0
+	isServed := c.observed.Service != nil && c.observed.Deployment != nil && c.observed.Deployment.Status.AvailableReplicas > 0 &&
+		time.Since(c.memory.serviceChanged) >= serviceLag
 	waiting := ""
-	if len(children.Overrides(c.echo)) > 0 && (!isServed || len(c.inputs.OverriddenRoutes) == 0) {
+	if len(children.Overrides(c.echo)) > 0 && (len(c.inputs.OverriddenRoutes) == 0 || !isServed && !c.stillOverrides) {
 		c.isWanted, waiting = false, "The HTTPRoute waits for the first available pod"
 	}
 	err := c.reconcile(ctx)

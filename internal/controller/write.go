@@ -185,6 +185,9 @@ func (c *child) remove(ctx context.Context, live client.Object) error {
 		return c.rejectUpdate(ctx, live, err, time.Since(start))
 	}
 	log.FromContext(ctx).Info("Deleted "+c.kind.Name, "child", live.GetName())
+	if c.kind.OptionalAPI {
+		c.memory.routeDeleted = time.Now()
+	}
 	return nil
 }
 
