@@ -2,6 +2,7 @@ package controller
 
 import (
 	"slices"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -10,9 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest/komega"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/informers"
 )
 
 // application returns an HTTPRoute of an application.
@@ -123,9 +126,28 @@ var _ = Describe("A route that overrides others", func() {
 
 		for _, request := range requestsSince(since) {
 			Expect(request).NotTo(MatchRegexp(`^(create|update|patch|delete) httproutes/\S* `+namespace+`/(shop|api)`), "a request of the operator")
-			Expect(request).NotTo(MatchRegexp("^list httproutes/ "+namespace+"/$"), "a request of the operator")
 		}
 		Expect(komega.Object(shop)()).To(And(HaveField("Generation", BeEquivalentTo(1)), HaveField("Annotations", BeEmpty()), HaveField("Labels", BeEmpty())))
+	})
+
+	It("shares one watch with the others of its namespace", func() {
+		startOperator()
+		since := auditMark()
+		for _, name := range []string{"a", "b", "c"} {
+			Expect(admin.Create(ctx, application(namespace, name, "/"+name))).To(Succeed())
+			expectRouted(createEcho(namespace, "page-"+name, overriding(name, "absent")), notFound, "False RouteNotFound", notDegraded)
+		}
+		Expect(admin.Create(ctx, application(namespace, "absent", "/absent"))).To(Succeed())
+		for _, name := range []string{"a", "b", "c"} {
+			expectRouted(&echov1.Echo{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "page-" + name}}, isAccepted, isReady, notDegraded)
+		}
+		watches := 0
+		for _, event := range auditEventsSince(since) {
+			if ref := event.ObjectRef; ref != nil && event.Verb == "watch" && ref.Resource == "httproutes" && ref.Namespace == namespace {
+				watches++
+			}
+		}
+		Expect(watches).To(Equal(1))
 	})
 
 	It("is deleted before the pods and the Service", func() {
@@ -182,6 +204,14 @@ var _ = Describe("A route that overrides others", func() {
 		expectRouted(echo, notFound, "False RouteNotFound", notDegraded)
 		expectNoPatch()
 		Expect(echo.Status.ExternalURL).To(Equal("https://shop.example/"))
+	})
+
+	It("leaves its other children as they are until the cache contains HTTPRoutes", func() {
+		echo := createEcho(namespace, "page", overriding("shop"), verified)
+		r := &EchoReconciler{Client: admin, APIReader: admin, Optional: informers.NewOptional(time.Minute)}
+		result, err := r.Reconcile(ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(echo)})
+		Expect(result.RequeueAfter, err).To(Equal(staleRetry))
+		Expect(komega.Get(serviceOf(echo))()).To(MatchError(ContainSubstring("not found")))
 	})
 
 	It("is created after the nodes have applied the Service, and deleted before", func() {
