@@ -68,15 +68,13 @@ func run(ctx context.Context, args []string, getenv func(string) string) error {
 	}
 	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&s.log)))
 	debug.SetMemoryLimit(debug.SetMemoryLimit(-1) / 10 * 9) // GOMEMLIMIT is that of the container, which also counts the kernel's memory.
-	mgr, namespaces, err := newManager(ctx, restConfig, s)
+	mgr, awaitReadable, err := newManager(ctx, restConfig, s)
 	if err != nil {
 		return err
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	go func() {
-		stop(namespaces.Await(ctx, func() bool { return isSynced(ctx, mgr.GetCache()) }))
-	}()
+	go func() { stop(awaitReadable(ctx)) }()
 	err = mgr.Start(ctx)
 	if cause := context.Cause(ctx); errors.Is(cause, informers.ErrReadable) {
 		ctrl.Log.Info("Starting again", "cause", cause.Error())
@@ -85,8 +83,9 @@ func run(ctx context.Context, args []string, getenv func(string) string) error {
 	return err
 }
 
-// newManager sets up the manager and its controllers. The operator also starts while the API server is unavailable.
-func newManager(ctx context.Context, restConfig *rest.Config, s settings) (manager.Manager, *informers.Namespaces, error) {
+// newManager sets up the manager and its controllers, and returns what to await beside it. The operator also starts while the API
+// server is unavailable.
+func newManager(ctx context.Context, restConfig *rest.Config, s settings) (manager.Manager, func(context.Context) error, error) {
 	restConfig.UserAgent = "echo-operator/" + version // The API server takes the name of the field manager from it.
 	restConfig.Wrap(transport.Wrap)
 	options := managerOptions(s)
@@ -129,7 +128,9 @@ func newManager(ctx context.Context, restConfig *rest.Config, s settings) (manag
 	if err := mgr.AddReadyzCheck("caches", cachesSynced(mgr.GetCache())); err != nil {
 		return nil, nil, fmt.Errorf("set up the readiness check: %w", err)
 	}
-	return mgr, namespaces, nil
+	return mgr, func(ctx context.Context) error {
+		return namespaces.Await(ctx, func() bool { return isSynced(ctx, mgr.GetCache()) && optional.IsSynced() })
+	}, nil
 }
 
 // A standby checks the lease every 1 to 2.2 retry periods. So it takes over within 4 s of a

@@ -76,17 +76,17 @@ func (n *Namespaces) Served() map[string]bool {
 	return served
 }
 
-// Await returns ErrReadable when a namespace that was left out can be read or, as long as the cache is not synced, when
-// only some namespaces can be. Then the operator has to start again. Otherwise, it returns nil at the end of the context.
+// Await returns ErrReadable when a namespace that was left out can be read or, while the cache is not synced, when only some
+// namespaces can be. Then the operator has to start again. Otherwise, it returns nil at the end of the context.
 func (n *Namespaces) Await(ctx context.Context, isSynced func() bool) error {
-	for len(n.leftOut) > 0 || len(n.Watched) > 1 && !isSynced() {
+	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(probePeriod):
 		}
 		probed := n.leftOut
-		if len(probed) == 0 {
+		if len(probed) == 0 && len(n.Watched) > 1 && !isSynced() {
 			probed = n.Watched
 		}
 		var readable, rejected []string
@@ -103,8 +103,6 @@ func (n *Namespaces) Await(ctx context.Context, isSynced func() bool) error {
 			return fmt.Errorf("%w: %v", ErrReadable, slices.Sorted(slices.Values(readable)))
 		}
 	}
-	<-ctx.Done()
-	return nil
 }
 
 // probe reads one object of each kind in the namespaces, and returns the first error for each namespace, or nil.

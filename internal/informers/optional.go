@@ -76,6 +76,13 @@ func (o *Optional) Check() error {
 	return o.missing
 }
 
+// IsSynced reports whether the cache contains the kind, or the API server does not serve it.
+func (o *Optional) IsSynced() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.missing == nil || errors.Is(o.missing, ErrNotServed)
+}
+
 // WatchFailed handles errors of every watch. It ends that of the kind if the API server no longer serves the kind.
 func (o *Optional) WatchFailed(ctx context.Context, reflector *toolscache.Reflector, err error) {
 	if apierrors.IsNotFound(err) && reflector.TypeDescription() == fmt.Sprintf("%T", children.OptionalKind().New()) {

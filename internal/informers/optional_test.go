@@ -58,6 +58,9 @@ func TestOptionalReportsWhatLasts(t *testing.T) {
 				if got := o.Check(); !errors.Is(got, c.want) {
 					t.Errorf("%s: check %d = %v, want %v", name, i, got, c.want)
 				}
+				if isServed := !errors.Is(o.missing, ErrNotServed); o.IsSynced() == isServed {
+					t.Errorf("%s: check %d: IsSynced = %t after %v", name, i, o.IsSynced(), o.missing)
+				}
 			}
 		})
 	}

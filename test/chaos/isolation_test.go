@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
@@ -100,7 +101,18 @@ func TestMemoryBesideLargeObjects(t *testing.T) {
 	}
 	e.must(group.Wait())
 	// Close to the limit for annotations.
-	large := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"example.com/large":%q}}}`, strings.Repeat("x", 250<<10)))
+	annotations := map[string]string{"example.com/large": strings.Repeat("x", 250<<10)}
+	for i := range 8 {
+		route := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: fmt.Sprint("large-", i), Annotations: annotations}}
+		route.Spec.ParentRefs = []gatewayv1.ParentReference{{Name: "public"}}
+		e.must(e.client.Create(e.Context(), route))
+	}
+	overriding := echov1.EchoSpec{Message: "hello", Route: &echov1.Route{}}
+	for i := range 8 {
+		overriding.Route.Overrides = append(overriding.Route.Overrides, echov1.RouteRef{Name: fmt.Sprint("large-", i)})
+	}
+	e.forEach(some, 100, func(name string) error { return e.create(e.namespace, name, overriding) })
+	large := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"example.com/large":%q}}}`, annotations["example.com/large"]))
 	e.forEach(0, some, func(name string) error {
 		echo := &echov1.Echo{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name}}
 		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: children.Name(echo)}}
