@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -194,10 +195,26 @@ func gateways() {
 		before := applications()
 		page := echov1.EchoSpec{Message: "maintenance", Replicas: 2, Verify: verified("").Verify,
 			Route: &echov1.Route{Scheme: "http", Overrides: []echov1.RouteRef{{Name: "shop"}, {Name: "login"}}}}
-		for range 3 {
+		patch := func(route any) {
+			text, err := json.Marshal(map[string]any{"spec": map[string]any{"route": route}})
+			Expect(err).NotTo(HaveOccurred())
+			Kubectl("-n", namespace, "patch", "echo", "page", "--type=merge", "-p", string(text))
+		}
+		for turn := range 3 {
 			expectThroughGateway("http://"+traefik+"/?v=2", http.StatusOK, Equal("application\n"), "X-Beta: yes")
+			isPrepared := turn > 0 // It exists beside the application before and after.
+			if isPrepared {
+				prepared := page
+				prepared.Route = nil
+				CreateEcho(namespace, "page", prepared)
+				WaitReady(namespace, "page")
+			}
 			start := time.Now()
-			CreateEcho(namespace, "page", page)
+			if isPrepared {
+				patch(page.Route)
+			} else {
+				CreateEcho(namespace, "page", page)
+			}
 			last := make(chan time.Time)
 			go func() {
 				defer GinkgoRecover()
@@ -212,10 +229,16 @@ func gateways() {
 			expectThroughGateway("http://"+traefik+"/", http.StatusOK, Equal("application\n"), "X-Staff: secret")
 			expectThroughGateway("http://"+traefik+"/", http.StatusOK, Equal("maintenance\n"), "X-Staff: wrong")
 			deleted := time.Now()
-			Kubectl("-n", namespace, "delete", "echo", "page")
+			if isPrepared {
+				patch(nil)
+			} else {
+				Kubectl("-n", namespace, "delete", "echo", "page")
+			}
 			back := lastResponse(namespace, "maintenance")
 			AddReportEntry("seconds", fmt.Sprintf("last response of the application %.1f, Ready %.1f; last response of the page after its deletion %.1f",
 				(<-last).Sub(start).Seconds(), ready.Sub(start).Seconds(), back.Sub(deleted).Seconds()))
+			time.Sleep(6 * time.Second) // Until the Service loses the port of the route.
+			Kubectl("-n", namespace, "delete", "echo", "page", "--ignore-not-found")
 		}
 		requests := workload.RequestsOf(namespace, "prober")
 		AddReportEntry("requests", requests)
