@@ -89,13 +89,14 @@ func (r *EchoReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager)
 	}
 	r.OtherRoutes.Cluster = mgr
 	r.seats.PerNamespace = r.MaxConcurrentReconciles
+	r.seats.TypedRateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minRetry, backoff.Max)
 	b := ctrl.NewControllerManagedBy(mgr).
 		WatchesRawSource(&r.seats).
 		WatchesRawSource(&r.OtherRoutes).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: queue.Namespaces * r.MaxConcurrentReconciles,
 			ReconciliationTimeout:   reconcileTimeout,
-			RateLimiter:             r.seats.RateLimiter(workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minRetry, backoff.Max)),
+			RateLimiter:             &r.seats,
 		})
 	for _, watch := range r.Watches() {
 		enqueue := handler.EnqueueRequestsFromMapFunc(watch.Requests)

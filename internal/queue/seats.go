@@ -16,36 +16,39 @@ import (
 const Namespaces = 16
 
 // Seats are the seats of each namespace. A reconciliation occupies one. Seats is a source of the controller: a request
-// without a seat leaves its worker and waits here, in order, for a seat of its namespace.
+// without a seat leaves its worker and waits here, in order, for a seat of its namespace. Seats is also its rate limiter.
 type Seats struct {
 	// PerNamespace is the number of seats of a namespace.
 	PerNamespace int
+	// TypedRateLimiter delays the retries of requests.
+	workqueue.TypedRateLimiter[reconcile.Request]
 
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 	mu         sync.Mutex
 	namespaces map[string]*namespace
+	// isReserved has every request that waits, and whether it has a reserved seat and is in the queue again.
+	isReserved map[reconcile.Request]bool
 }
 
 type namespace struct {
 	// occupied is the number of seats that are occupied or reserved.
 	occupied int
-	// urgent and others wait for a seat, each in order.
-	urgent, others []waiting
-	// isReserved has every request that waits, and whether it has a reserved seat and is in the queue again.
-	isReserved map[reconcile.Request]bool
+	// line has the requests that wait for a seat, in order.
+	line []waiting
 }
 
 type waiting struct {
 	reconcile.Request
-	since time.Time
+	since    time.Time
+	isUrgent bool
 }
 
 // Start implements source.Source.
 func (s *Seats) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.queue, s.namespaces = queue, map[string]*namespace{}
+	s.queue, s.namespaces, s.isReserved = queue, map[string]*namespace{}, map[reconcile.Request]bool{}
 	return nil
 }
 
@@ -67,38 +70,25 @@ func (s *Seats) occupy(request reconcile.Request, isUrgent bool) bool {
 	defer s.mu.Unlock()
 	n := s.namespaces[request.Namespace]
 	if n == nil {
-		n = &namespace{isReserved: map[reconcile.Request]bool{}}
+		n = &namespace{}
 		s.namespaces[request.Namespace] = n
 	}
-	isReserved, isWaiting := n.isReserved[request]
+	isReserved, isWaiting := s.isReserved[request]
 	switch {
 	case isReserved:
-		delete(n.isReserved, request)
+		delete(s.isReserved, request)
 		return true
+	case isWaiting && isUrgent:
+		n.line[slices.IndexFunc(n.line, func(w waiting) bool { return w.Request == request })].isUrgent = true
 	case isWaiting:
-		if isUrgent {
-			n.promote(request)
-		}
-		return false
 	case n.occupied < s.PerNamespace:
 		n.occupied++
 		return true
-	}
-	n.isReserved[request] = false
-	if isUrgent {
-		n.urgent = append(n.urgent, waiting{request, time.Now()})
-	} else {
-		n.others = append(n.others, waiting{request, time.Now()})
+	default:
+		s.isReserved[request] = false
+		n.line = append(n.line, waiting{request, time.Now(), isUrgent})
 	}
 	return false
-}
-
-// promote makes a request urgent that waits with the others.
-func (n *namespace) promote(request reconcile.Request) {
-	if i := slices.IndexFunc(n.others, func(w waiting) bool { return w.Request == request }); i >= 0 {
-		n.urgent = append(n.urgent, n.others[i])
-		n.others = slices.Delete(n.others, i, i+1)
-	}
 }
 
 // release gives the seat to the urgent request that has waited for the longest time, or to another one.
@@ -106,16 +96,14 @@ func (s *Seats) release(request reconcile.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.namespaces[request.Namespace]
-	for _, line := range []*[]waiting{&n.urgent, &n.others} {
-		if len(*line) > 0 {
-			next := (*line)[0].Request
-			*line = (*line)[1:]
-			n.isReserved[next] = true
-			s.queue.Add(next)
-			return
-		}
-	}
-	if n.occupied--; n.occupied == 0 {
+	if len(n.line) > 0 {
+		i := max(0, slices.IndexFunc(n.line, func(w waiting) bool { return w.isUrgent }))
+		next := n.line[i].Request
+		copy(n.line[1:], n.line[:i]) // The line behind it may be long.
+		n.line = n.line[1:]
+		s.isReserved[next] = true
+		s.queue.Add(next)
+	} else if n.occupied--; n.occupied == 0 {
 		delete(s.namespaces, request.Namespace)
 	}
 }
@@ -125,37 +113,19 @@ func (s *Seats) LongestWait() (longest time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, n := range s.namespaces {
-		for _, line := range [][]waiting{n.urgent, n.others} {
-			for _, w := range line {
-				longest = max(longest, time.Since(w.since))
-			}
+		for _, w := range n.line {
+			longest = max(longest, time.Since(w.since))
 		}
 	}
 	return longest
 }
 
-// RateLimiter returns a rate limiter that does not forget the failures of a request that waits for a seat:
-// controller-runtime has it do so whenever a reconciliation returns no error.
-func (s *Seats) RateLimiter(limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimiter[reconcile.Request] {
-	return rateLimiter{limiter, s}
-}
-
-type rateLimiter struct {
-	workqueue.TypedRateLimiter[reconcile.Request]
-	seats *Seats
-}
-
-func (r rateLimiter) Forget(request reconcile.Request) {
-	if !r.seats.isWaiting(request) {
-		r.TypedRateLimiter.Forget(request)
-	}
-}
-
-func (s *Seats) isWaiting(request reconcile.Request) (isWaiting bool) {
+// Forget does not forget the failures of a request that waits for a seat: controller-runtime calls it whenever a
+// reconciliation returns no error.
+func (s *Seats) Forget(request reconcile.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n := s.namespaces[request.Namespace]; n != nil {
-		_, isWaiting = n.isReserved[request]
+	if _, isWaiting := s.isReserved[request]; !isWaiting {
+		s.TypedRateLimiter.Forget(request)
 	}
-	return isWaiting
 }

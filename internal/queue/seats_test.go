@@ -72,13 +72,13 @@ func TestANamespaceOccupiesOnlyItsSeats(t *testing.T) {
 }
 
 func TestFailuresOfARequestThatWaitsAreNotForgotten(t *testing.T) {
-	seats := Seats{PerNamespace: 1}
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](1, 100)
+	seats := Seats{PerNamespace: 1, TypedRateLimiter: limiter}
 	if err := seats.Start(context.Background(), &recorder{}); err != nil {
 		t.Fatal(err)
 	}
-	limiter := seats.RateLimiter(workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](1, 100))
 	all := requests("busy", 2)
-	limiter.When(all[1])
+	seats.When(all[1])
 	seats.occupy(all[0], false)
 	for _, state := range []string{"waits", "has a reserved seat"} {
 		if state == "waits" {
@@ -86,12 +86,12 @@ func TestFailuresOfARequestThatWaitsAreNotForgotten(t *testing.T) {
 		} else {
 			seats.release(all[0])
 		}
-		if limiter.Forget(all[1]); limiter.NumRequeues(all[1]) != 1 {
+		if seats.Forget(all[1]); seats.NumRequeues(all[1]) != 1 {
 			t.Errorf("the failures of a request that %s are forgotten", state)
 		}
 	}
 	seats.occupy(all[1], false)
-	if limiter.Forget(all[1]); limiter.NumRequeues(all[1]) != 0 {
+	if seats.Forget(all[1]); seats.NumRequeues(all[1]) != 0 {
 		t.Error("the failures of a request with a seat are not forgotten")
 	}
 }
