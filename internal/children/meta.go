@@ -129,8 +129,8 @@ func ensureItem[T any](items *[]T, item T, matches func(T) bool) *T {
 // withoutCopies removes items that are equal to an earlier item with the same key. Before the operator
 // adds an item to a list, it removes the copies of others: admission that changes each item of the
 // operator would otherwise make the list longer with each write.
-func withoutCopies[T any](items []T, key func(T) string) []T {
-	seen := map[string]T{}
+func withoutCopies[T any, K comparable](items []T, key func(T) K) []T {
+	seen := map[K]T{}
 	return slices.DeleteFunc(items, func(item T) bool {
 		earlier, found := seen[key(item)]
 		if !found {

@@ -173,8 +173,8 @@ func removeDuplicatesOfPods(selector *metav1.LabelSelector, template *corev1.Pod
 	}
 }
 
-func withoutDuplicates[T any](items *[]T, key func(T) string) {
-	seen := map[string]bool{}
+func withoutDuplicates[T any, K comparable](items *[]T, key func(T) K) {
+	seen := map[K]bool{}
 	*items = slices.DeleteFunc(*items, func(item T) bool {
 		again := seen[key(item)]
 		seen[key(item)] = true

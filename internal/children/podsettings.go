@@ -4,11 +4,11 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
@@ -18,27 +18,21 @@ import (
 // spec.inheritedMetadata, as JSON. It is removed with them.
 const InheritedAnnotation = "kkloud.io/inherited-metadata"
 
-// inheritedEntries are the keys that the operator set on an object.
-type inheritedEntries struct {
-	Labels      []string `json:"labels,omitempty"`
-	Annotations []string `json:"annotations,omitempty"`
-}
-
 // setInherited sets the metadata on an object, and removes what an earlier call set.
 func setInherited(object metav1.Object, metadata *echov1.InheritedMetadata) {
-	recorded, found := recordedEntries[inheritedEntries](object, InheritedAnnotation)
+	recorded, found := recordedEntries(object, InheritedAnnotation)
 	if metadata == nil && !found {
 		return
 	}
 	declared := ptr.Deref(metadata, echov1.InheritedMetadata{})
 	labels, annotations := object.GetLabels(), object.GetAnnotations()
-	setEntries(&labels, recorded.Labels, declared.Labels)
-	setEntries(&annotations, recorded.Annotations, declared.Annotations)
+	set := entries{
+		Labels:      setEntries(&labels, recorded.Labels, declared.Labels),
+		Annotations: setEntries(&annotations, recorded.Annotations, declared.Annotations),
+	}
 	object.SetLabels(labels)
 	object.SetAnnotations(annotations)
-	recordEntries(object, InheritedAnnotation, inheritedEntries{
-		Labels: slices.Sorted(maps.Keys(declared.Labels)), Annotations: slices.Sorted(maps.Keys(declared.Annotations)),
-	})
+	recordEntries(object, InheritedAnnotation, set)
 }
 
 // settingsOf returns spec.pod with the metadata that pods inherit. Verifiers have no labels and annotations of spec.pod:
@@ -71,9 +65,8 @@ func merged[M ~map[string]V, V any](a, b M) M {
 // is not on the template, where it would restart the pods.
 const PodSettingsAnnotation = "kkloud.io/pod-settings"
 
-// podEntries are the entries that the operator set on a pod template: the keys of maps, and the items
-// of lists.
-type podEntries struct {
+// entries are those that the operator set on an object or its pod template: the keys of maps, and the items of lists.
+type entries struct {
 	NodeSelector      []string                      `json:"nodeSelector,omitempty"`
 	Tolerations       []corev1.Toleration           `json:"tolerations,omitempty"`
 	PriorityClassName bool                          `json:"priorityClassName,omitempty"`
@@ -85,7 +78,7 @@ type podEntries struct {
 // mutatePodSettings sets the settings on the pod template of an object, and removes the entries that
 // an earlier call set. What the operator sets itself, for example labels, has to be set afterwards.
 func mutatePodSettings(object metav1.Object, template *corev1.PodTemplateSpec, settings *echov1.PodSettings) {
-	recorded, found := recordedEntries[podEntries](object, PodSettingsAnnotation)
+	recorded, found := recordedEntries(object, PodSettingsAnnotation)
 	if settings == nil && !found {
 		return
 	}
@@ -95,54 +88,44 @@ func mutatePodSettings(object metav1.Object, template *corev1.PodTemplateSpec, s
 		secrets = append(secrets, corev1.LocalObjectReference{Name: secret.Name})
 	}
 	pod := &template.Spec
-	setEntries(&pod.NodeSelector, recorded.NodeSelector, declared.NodeSelector)
-	setEntries(&template.Labels, recorded.Labels, declared.Labels)
-	setEntries(&template.Annotations, recorded.Annotations, declared.Annotations)
 	setItems(&pod.Tolerations, recorded.Tolerations, declared.Tolerations, tolerationKey)
 	setItems(&pod.ImagePullSecrets, recorded.ImagePullSecrets, secrets, secretKey)
 	if recorded.PriorityClassName || declared.PriorityClassName != "" {
 		pod.PriorityClassName = declared.PriorityClassName
 	}
-	recordEntries(object, PodSettingsAnnotation, podEntries{
-		NodeSelector:      slices.Sorted(maps.Keys(declared.NodeSelector)),
+	recordEntries(object, PodSettingsAnnotation, entries{
+		NodeSelector:      setEntries(&pod.NodeSelector, recorded.NodeSelector, declared.NodeSelector),
 		Tolerations:       declared.Tolerations,
 		PriorityClassName: declared.PriorityClassName != "",
 		ImagePullSecrets:  secrets,
-		Labels:            slices.Sorted(maps.Keys(declared.Labels)),
-		Annotations:       slices.Sorted(maps.Keys(declared.Annotations)),
+		Labels:            setEntries(&template.Labels, recorded.Labels, declared.Labels),
+		Annotations:       setEntries(&template.Annotations, recorded.Annotations, declared.Annotations),
 	})
 }
 
 // recordedEntries returns the entries that the annotation contains, and whether there is one. An
 // annotation that is not valid contains no entries.
-func recordedEntries[E any](object metav1.Object, annotation string) (entries E, found bool) {
+func recordedEntries(object metav1.Object, annotation string) (recorded entries, found bool) {
 	text, found := object.GetAnnotations()[annotation]
-	if !found || json.Unmarshal([]byte(text), &entries) != nil {
-		return *new(E), found
+	if !found || json.Unmarshal([]byte(text), &recorded) != nil {
+		return entries{}, found
 	}
-	return entries, true
+	return recorded, true
 }
 
-func recordEntries[E any](object metav1.Object, annotation string, entries E) {
+func recordEntries(object metav1.Object, annotation string, set entries) {
 	annotations := object.GetAnnotations()
-	if equality.Semantic.DeepEqual(entries, *new(E)) {
+	if equality.Semantic.DeepEqual(set, entries{}) {
 		delete(annotations, annotation)
 		return
 	}
-	text, err := json.Marshal(entries)
-	if err != nil {
-		panic(err) // The type is constant, so this is a programming error.
-	}
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[annotation] = string(text)
-	object.SetAnnotations(annotations)
+	text, _ := json.Marshal(set) // The type can be encoded.
+	object.SetAnnotations(labels.Merge(annotations, labels.Set{annotation: string(text)}))
 }
 
 // setEntries sets the declared entries of a map, and removes the recorded entries that are not
-// declared.
-func setEntries[V ~string](entries *map[string]string, recorded []string, declared map[string]V) {
+// declared. It returns the keys that are declared, sorted.
+func setEntries[V ~string](entries *map[string]string, recorded []string, declared map[string]V) []string {
 	for _, key := range recorded {
 		if _, found := declared[key]; !found {
 			delete(*entries, key)
@@ -154,32 +137,22 @@ func setEntries[V ~string](entries *map[string]string, recorded []string, declar
 	for key, value := range declared {
 		(*entries)[key] = string(value)
 	}
+	return slices.Sorted(maps.Keys(declared))
 }
 
 // setItems makes the declared items those of the list whose keys are declared or recorded. Other
 // items keep their order.
-func setItems[T any](items *[]T, recorded, declared []T, key func(T) string) {
+func setItems[T any, K comparable](items *[]T, recorded, declared []T, key func(T) K) {
 	if len(recorded)+len(declared) == 0 {
 		return
 	}
-	owned := map[string]bool{}
-	for _, item := range slices.Concat(recorded, declared) {
-		owned[key(item)] = true
-	}
-	var ours, others []T
-	at := -1
-	for _, item := range *items {
-		if !owned[key(item)] {
-			others = append(others, item)
-			continue
-		}
-		if ours = append(ours, item); at < 0 {
-			at = len(others)
-		}
-	}
-	if equality.Semantic.DeepEqual(ours, declared) {
+	owned := slices.Concat(recorded, declared)
+	isOwned := func(item T) bool { return slices.ContainsFunc(owned, func(o T) bool { return key(o) == key(item) }) }
+	isOther := func(item T) bool { return !isOwned(item) }
+	if equality.Semantic.DeepEqual(slices.DeleteFunc(slices.Clone(*items), isOther), declared) {
 		return
 	}
+	at, others := slices.IndexFunc(*items, isOwned), slices.DeleteFunc(*items, isOwned)
 	if at < 0 {
 		others = withoutCopies(others, key)
 		at = len(others)
@@ -189,8 +162,9 @@ func setItems[T any](items *[]T, recorded, declared []T, key func(T) string) {
 
 // tolerationKey identifies the taints that a toleration is for. How long it tolerates them is its
 // value: of several tolerations for a taint, the shortest time counts.
-func tolerationKey(t corev1.Toleration) string {
-	return strings.Join([]string{t.Key, string(t.Operator), t.Value, string(t.Effect)}, "\n")
+func tolerationKey(t corev1.Toleration) corev1.Toleration {
+	t.TolerationSeconds = nil
+	return t
 }
 
 func secretKey(secret corev1.LocalObjectReference) string { return secret.Name }
