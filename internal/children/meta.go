@@ -39,12 +39,8 @@ const RetryAnnotation = "kkloud.io/retried-pods-at"
 
 // SetEchoGeneration records on a child for which generation of its Echo it is written.
 func SetEchoGeneration(child metav1.Object, generation int64) {
-	annotations := child.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[generationAnnotation] = strconv.FormatInt(generation, 10)
-	child.SetAnnotations(annotations)
+	recorded := labels.Set{generationAnnotation: strconv.FormatInt(generation, 10)}
+	child.SetAnnotations(labels.Merge(child.GetAnnotations(), recorded))
 }
 
 // EchoGeneration returns for which generation of its Echo the child was last written, or 0 if the
