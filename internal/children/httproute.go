@@ -1,6 +1,7 @@
 package children
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -75,7 +76,9 @@ func targetOf(echo *echov1.Echo, in Inputs) (t target) {
 		t.hostnames = append(t.hostnames, gatewayv1.Hostname(hostname))
 	}
 	for _, path := range route.Paths {
-		t.matches = append(t.matches, gatewayv1.HTTPRouteMatch{Path: &gatewayv1.HTTPPathMatch{Type: new(matchType(path)), Value: new(path.Value)}})
+		// The schema has no default for the type: a client that applies a list sends whole items, so each apply would remove it again.
+		match := cmp.Or(gatewayv1.PathMatchType(path.Type), gatewayv1.PathMatchPathPrefix)
+		t.matches = append(t.matches, gatewayv1.HTTPRouteMatch{Path: &gatewayv1.HTTPPathMatch{Type: &match, Value: new(path.Value)}})
 	}
 	return t
 }
@@ -83,15 +86,6 @@ func targetOf(echo *echov1.Echo, in Inputs) (t target) {
 // ParentRefs returns the references of the Echo's HTTPRoute to its Gateways.
 func ParentRefs(echo *echov1.Echo, in Inputs) []gatewayv1.ParentReference {
 	return targetOf(echo, in).parentRefs
-}
-
-// matchType returns how the path matches. The schema has no default for it: a client that applies a list sends whole items,
-// so each apply would remove the default again.
-func matchType(path echov1.Path) gatewayv1.PathMatchType {
-	if path.Type == "" {
-		return gatewayv1.PathMatchPathPrefix
-	}
-	return gatewayv1.PathMatchType(path.Type)
 }
 
 // matchesRequest reports whether the Gateways send requests with this path, without its query, to the Echo, whatever its

@@ -59,13 +59,8 @@ func (k Kind) ChildName(echo *echov1.Echo) string {
 }
 
 // WatchedKinds returns the kinds without those whose kind of object an earlier one has.
-func WatchedKinds() (different []Kind) {
-	for _, kind := range Kinds {
-		if !slices.ContainsFunc(different, func(other Kind) bool { return other.Resource == kind.Resource }) {
-			different = append(different, kind)
-		}
-	}
-	return different
+func WatchedKinds() []Kind {
+	return slices.CompactFunc(slices.Clone(Kinds), func(a, b Kind) bool { return a.Resource == b.Resource })
 }
 
 // OptionalKind returns the kind that the cluster may not serve.
@@ -107,7 +102,8 @@ var Kinds = []Kind{
 		ObjectKind: "PodDisruptionBudget",
 		Resource:   policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets"),
 		New:        func() Object { return &policyv1.PodDisruptionBudget{} },
-		Wanted:     WantsPodDisruptionBudget,
+		// With a single pod, a budget would only block the drain of its node.
+		Wanted: func(echo *echov1.Echo) bool { return echo.Spec.Replicas > 1 },
 		Mutate: func(o Object, echo *echov1.Echo, _ Inputs) {
 			PodDisruptionBudget(o.(*policyv1.PodDisruptionBudget), echo)
 		},
@@ -141,7 +137,7 @@ var Kinds = []Kind{
 		New:            func() Object { return &appsv1.Deployment{} },
 		Conditional:    true,
 		Verifier:       true,
-		Wanted:         WantsVerifierDeployment,
+		Wanted:         func(echo *echov1.Echo) bool { return echo.Spec.Verify != nil && !WantsVerifierDaemonSet(echo) },
 		ResponseFields: append([]string{"spec.replicas"}, verifierResponseFields...),
 		Mutate: func(o Object, echo *echov1.Echo, in Inputs) {
 			VerifierDeployment(o.(*appsv1.Deployment), echo, in)

@@ -9,12 +9,6 @@ import (
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 )
 
-// WantsPodDisruptionBudget reports whether the Echo has a PodDisruptionBudget. With a single
-// pod, a budget would only block the drain of its node.
-func WantsPodDisruptionBudget(echo *echov1.Echo) bool {
-	return echo.Spec.Replicas > 1
-}
-
 // PodDisruptionBudget mutates the budget of the Echo. It allows one eviction at a time, and
 // an unhealthy pod never blocks the drain of its node.
 func PodDisruptionBudget(budget *policyv1.PodDisruptionBudget, echo *echov1.Echo) {

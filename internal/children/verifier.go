@@ -54,18 +54,9 @@ type Inputs struct {
 	Route, Pods []metav1.OwnerReference
 }
 
-// WantsVerifierDeployment reports whether the Echo is verified by one pod.
-func WantsVerifierDeployment(echo *echov1.Echo) bool {
-	return echo.Spec.Verify != nil && !verifiesFromEveryNode(echo)
-}
-
 // WantsVerifierDaemonSet reports whether the Echo is verified by a pod on every node.
 func WantsVerifierDaemonSet(echo *echov1.Echo) bool {
-	return echo.Spec.Verify != nil && verifiesFromEveryNode(echo)
-}
-
-func verifiesFromEveryNode(echo *echov1.Echo) bool {
-	return echo.Spec.Verify.From == echov1.VerifyFromEveryNode
+	return ptr.Deref(echo.Spec.Verify, echov1.Verify{}).From == echov1.VerifyFromEveryNode
 }
 
 // VerifierSelector returns the labels that select the pods of the Echo's verifier.
