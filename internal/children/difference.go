@@ -127,6 +127,20 @@ func fieldsOf(value any) (fields map[string]any, found bool) {
 	return fields, true
 }
 
+// DeterminesResponse reports whether the response to a client depends on a field, for example
+// "spec.template.spec.containers[echo].args", or on a part of it.
+func (k Kind) DeterminesResponse(field string) bool {
+	return slices.ContainsFunc(k.ResponseFields, func(response string) bool {
+		return within(field, response) || within(response, field)
+	})
+}
+
+// within reports whether the field is the parent or a part of it.
+func within(field, parent string) bool {
+	rest, found := strings.CutPrefix(field, parent)
+	return found && (rest == "" || rest[0] == '.' || rest[0] == '[')
+}
+
 // LockedPatch returns a JSON patch (RFC 6902) that turns the live child into the desired one, and
 // leaves fields alone that this client does not know. The API server rejects it as invalid, before
 // admission and without any change, if the child is not in the version that was read.

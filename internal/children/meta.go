@@ -10,6 +10,7 @@ package children
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -76,6 +77,14 @@ func Selector(echo *echov1.Echo) labels.Set {
 // VerifierName returns the name of the verifier of the Echo.
 func VerifierName(echo *echov1.Echo) string {
 	return verifierPrefix + echo.Name
+}
+
+// EchoName returns the name of the Echo to which a child with this name belongs, if any.
+func EchoName(childName string) (string, bool) {
+	if name, found := strings.CutPrefix(childName, namePrefix); found {
+		return name, true
+	}
+	return strings.CutPrefix(childName, verifierPrefix)
 }
 
 // The components of an Echo.

@@ -49,3 +49,16 @@ func TestOrphanHasTheLabelsAndTheGenerationButNoController(t *testing.T) {
 		})
 	}
 }
+
+func TestEchoNameReturnsTheNameOfTheEchoOfAChild(t *testing.T) {
+	echo := newEcho()
+	for _, kind := range Kinds {
+		child := kind.ChildName(echo)
+		if name, found := EchoName(child); !found || name != echo.Name {
+			t.Errorf("EchoName(%q) = %q, %t, want %q", child, name, found, echo.Name)
+		}
+	}
+	if name, found := EchoName("web"); found {
+		t.Errorf("EchoName(web) = %q, want none", name)
+	}
+}
