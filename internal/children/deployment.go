@@ -35,13 +35,10 @@ const (
 // Deployment mutates the Deployment of the Echo. The server image is defaultImage, unless the
 // Echo sets its own.
 func Deployment(deployment *appsv1.Deployment, echo *echov1.Echo, defaultImage string) {
-	setMeta(deployment, echo, serverComponent)
 	spec := &deployment.Spec
+	mutateWorkload(deployment, ensure(&spec.Selector), &spec.Template, echo, serverComponent, Selector(echo))
 	spec.Replicas = new(echo.Spec.Replicas)
 	spec.Paused = false
-	// The selector is immutable, so what admission added to it at the creation stays.
-	selector := ensure(&spec.Selector)
-	selector.MatchLabels = labels.Merge(selector.MatchLabels, Selector(echo))
 	spec.MinReadySeconds = minReadySeconds
 	if !hasProbes(echo) {
 		spec.MinReadySeconds = unprobedReadySeconds
@@ -52,13 +49,20 @@ func Deployment(deployment *appsv1.Deployment, echo *echov1.Echo, defaultImage s
 	rolling := ensure(&spec.Strategy.RollingUpdate)
 	// All new pods start at the same time, so an edit takes as long with five pods as with one.
 	rolling.MaxUnavailable, rolling.MaxSurge = new(intstr.FromInt32(0)), new(intstr.FromString("100%"))
-	mutatePodSettings(deployment, &spec.Template, settingsOf(echo, serverComponent))
-	// The selector also requires labels that are no longer in spec.pod.
-	spec.Template.Labels = labels.Merge(selector.MatchLabels, spec.Template.Labels)
-	spec.Template.Labels = labels.Merge(spec.Template.Labels, ownedLabels(echo, serverComponent))
-
 	server := mutatePod(&spec.Template.Spec, echo, cmp.Or(echo.Spec.Image, defaultImage))
 	spec.Template.Labels[ResponseLabel] = serverHash(echo, server)
+}
+
+// mutateWorkload mutates what a server and a verifier have in common. The selected labels select the pods.
+func mutateWorkload(object metav1.Object, selector *metav1.LabelSelector, template *corev1.PodTemplateSpec, echo *echov1.Echo,
+	component string, selected labels.Set) {
+	setMeta(object, echo, component)
+	// The selector is immutable, so what admission added to it at the creation stays.
+	selector.MatchLabels = labels.Merge(selector.MatchLabels, selected)
+	mutatePodSettings(object, template, settingsOf(echo, component))
+	// The selector also requires labels that are no longer in spec.pod.
+	template.Labels = labels.Merge(selector.MatchLabels, template.Labels)
+	template.Labels = labels.Merge(template.Labels, labels.Merge(selected, recommendedLabels(echo, component)))
 }
 
 // serverHash returns the value of ResponseLabel for a server: the hash of what determines its response. Another value

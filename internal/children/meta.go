@@ -93,10 +93,6 @@ const (
 	verifierComponent = "verifier"
 )
 
-func ownedLabels(echo *echov1.Echo, component string) labels.Set {
-	return labels.Merge(Selector(echo), recommendedLabels(echo, component))
-}
-
 func recommendedLabels(echo *echov1.Echo, component string) labels.Set {
 	name := "echo"
 	if component == verifierComponent {
@@ -114,7 +110,7 @@ func recommendedLabels(echo *echov1.Echo, component string) labels.Set {
 // cluster that protects owner references requires permission to delete the child for that.
 func setMeta(child metav1.Object, echo *echov1.Echo, component string) {
 	setInherited(child, echo.Spec.InheritedMetadata)
-	child.SetLabels(labels.Merge(child.GetLabels(), ownedLabels(echo, component)))
+	child.SetLabels(labels.Merge(child.GetLabels(), labels.Merge(Selector(echo), recommendedLabels(echo, component))))
 	if !metav1.IsControlledBy(child, echo) {
 		owner := *metav1.NewControllerRef(echo, echov1.GroupVersion.WithKind("Echo"))
 		child.SetOwnerReferences(append(child.GetOwnerReferences(), owner))

@@ -67,49 +67,37 @@ func VerifierSelector(echo *echov1.Echo) labels.Set {
 // VerifierDeployment mutates the verifier of an Echo that is verified by one pod. Two pods would not
 // be more reliable: a rollout replaces the pod, so that at most one result exists.
 func VerifierDeployment(deployment *appsv1.Deployment, echo *echov1.Echo, in Inputs) {
-	setMeta(deployment, echo, verifierComponent)
 	spec := &deployment.Spec
+	mutateWorkload(deployment, ensure(&spec.Selector), &spec.Template, echo, verifierComponent, VerifierSelector(echo))
 	spec.Replicas = ptr.To[int32](1)
 	spec.Paused = false
 	spec.MinReadySeconds = 0
 	spec.ProgressDeadlineSeconds = new(progressDeadlineSeconds)
 	spec.RevisionHistoryLimit = ptr.To[int32](1)
 	spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
-	selector := ensure(&spec.Selector)
-	selector.MatchLabels = labels.Merge(selector.MatchLabels, VerifierSelector(echo))
-	mutatePodSettings(deployment, &spec.Template, settingsOf(echo, verifierComponent))
-	mutateVerifierTemplate(&spec.Template, selector.MatchLabels, echo, in)
+	mutateVerifierPod(&spec.Template, echo, in)
 }
 
 // VerifierDaemonSet mutates the verifier of an Echo that is verified from every node. A rollout
 // replaces all pods at once: none of them serves requests.
 func VerifierDaemonSet(set *appsv1.DaemonSet, echo *echov1.Echo, in Inputs) {
-	setMeta(set, echo, verifierComponent)
 	spec := &set.Spec
+	mutateWorkload(set, ensure(&spec.Selector), &spec.Template, echo, verifierComponent, VerifierSelector(echo))
 	spec.MinReadySeconds = 0
 	spec.RevisionHistoryLimit = ptr.To[int32](1)
 	spec.UpdateStrategy.Type = appsv1.RollingUpdateDaemonSetStrategyType
 	rolling := ensure(&spec.UpdateStrategy.RollingUpdate)
 	rolling.MaxUnavailable, rolling.MaxSurge = new(intstr.FromString("100%")), new(intstr.FromInt32(0))
-	selector := ensure(&spec.Selector)
-	selector.MatchLabels = labels.Merge(selector.MatchLabels, VerifierSelector(echo))
-	mutatePodSettings(set, &spec.Template, settingsOf(echo, verifierComponent))
-	mutateVerifierTemplate(&spec.Template, selector.MatchLabels, echo, in)
-}
-
-func mutateVerifierTemplate(template *corev1.PodTemplateSpec, selector labels.Set, echo *echov1.Echo, in Inputs) {
-	template.Labels = labels.Merge(selector, template.Labels)
-	template.Labels = labels.Merge(template.Labels, recommendedLabels(echo, verifierComponent))
-	template.Labels = labels.Merge(template.Labels, VerifierSelector(echo))
-	template.Labels[ResponseLabel] = responseHash(echo, in)
-	delete(template.Labels, EchoLabel) // The Service of the Echo would select the pods.
-	mutateVerifierPod(&template.Spec, echo, in)
+	mutateVerifierPod(&spec.Template, echo, in)
 }
 
 // verifierGraceSeconds is the time that a verifier has to stop. It stops at once.
 const verifierGraceSeconds int64 = 5
 
-func mutateVerifierPod(pod *corev1.PodSpec, echo *echov1.Echo, in Inputs) {
+func mutateVerifierPod(template *corev1.PodTemplateSpec, echo *echov1.Echo, in Inputs) {
+	template.Labels[ResponseLabel] = responseHash(echo, in)
+	delete(template.Labels, EchoLabel) // The Service of the Echo would select the pods.
+	pod := &template.Spec
 	mutatePodIsolation(pod)
 	pod.TerminationGracePeriodSeconds = new(verifierGraceSeconds)
 	mutatePodSecurity(ensure(&pod.SecurityContext), echo)
@@ -177,11 +165,12 @@ func mutateVerifierContainer(container *corev1.Container, l layer, echo *echov1.
 	container.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
 	container.Command, container.Args = nil, l.args(echo, in)
 	mutatePort(&container.Ports, l.portName(), l.port)
-	setResources(container, ptr.Deref(echo.Spec.Verify, echov1.Verify{}).Resources, defaultVerifierResources)
+	verify := ptr.Deref(echo.Spec.Verify, echov1.Verify{})
+	setResources(container, verify.Resources, defaultVerifierResources)
 	mutateContainerSecurity(ensure(&container.SecurityContext))
 	container.LivenessProbe = nil
 	mutateProbe(ensure(&container.StartupProbe), "/startz", intstr.FromString(l.portName()), 1, probeTimeoutSeconds)
-	container.StartupProbe.FailureThreshold = decisionSeconds(echo.Spec.Verify) + startSeconds
+	container.StartupProbe.FailureThreshold = decisionSeconds(&verify, verify.FailureThreshold) + startSeconds
 	mutateProbe(ensure(&container.ReadinessProbe), "/readyz", intstr.FromString(l.portName()), readinessSeconds, probeTimeoutSeconds)
 	container.ReadinessProbe.FailureThreshold = 1
 }
@@ -260,10 +249,9 @@ func expectation(echo *echov1.Echo, l layer) []string {
 	if isCustomServer(echo) {
 		return []string{"-status=0"}
 	}
-	code, body, headers := int(echo.Spec.StatusCode), Text(echo)+"\n", serverHeaders(echo) // The server appends the newline.
+	code, headers := cmp.Or(int(echo.Spec.StatusCode), http.StatusOK), serverHeaders(echo)
+	body := Text(echo) + "\n" // The server appends the newline.
 	switch code {
-	case 0:
-		code = http.StatusOK
 	case http.StatusNoContent, http.StatusResetContent, http.StatusNotModified:
 		body = ""
 	}
@@ -296,17 +284,11 @@ func responseHash(echo *echov1.Echo, in Inputs) string {
 }
 
 func hashOf(parts []string) string {
-	size := 0
+	hash := sha256.New()
 	for _, part := range parts {
-		size += len(part) + len("16384 ")
+		fmt.Fprintf(hash, "%d %s", len(part), part)
 	}
-	encoding := make([]byte, 0, size)
-	for _, part := range parts {
-		encoding = append(strconv.AppendInt(encoding, int64(len(part)), 10), ' ')
-		encoding = append(encoding, part...)
-	}
-	sum := sha256.Sum256(encoding)
-	return hex.EncodeToString(sum[:8])
+	return hex.EncodeToString(hash.Sum(nil)[:8])
 }
 
 // resultWindow is the number of rounds that the result of a verifier remembers.
@@ -316,27 +298,20 @@ const resultWindow = 10
 // for a verifier that received the responses of an earlier spec during a rollout, from the end of the
 // rollout.
 func DecisionSeconds(verify *echov1.Verify, sawRollout bool) int64 {
+	rounds := verify.FailureThreshold
 	if sawRollout {
-		rounds := max(verify.FailureThreshold, resultWindow)
-		return int64(seconds(verify, rounds) + settleSeconds)
+		rounds = resultWindow
 	}
-	return int64(decisionSeconds(verify))
+	return int64(decisionSeconds(verify, rounds))
 }
 
 // settleSeconds is how long the kubelet may take to report a result.
 const settleSeconds = 5
 
 // StartSeconds returns after how many seconds the kubelet restarts a container of a verifier that has no result.
-func StartSeconds(verify *echov1.Verify) int64 { return int64(decisionSeconds(verify) + startSeconds) }
+func StartSeconds(verify *echov1.Verify) int64 { return DecisionSeconds(verify, false) + startSeconds }
 
-func decisionSeconds(verify *echov1.Verify) int32 {
-	if verify == nil {
-		return settleSeconds
-	}
-	return seconds(verify, verify.FailureThreshold) + settleSeconds
-}
-
-// seconds returns the duration of so many rounds. The verifier varies the period by a tenth.
-func seconds(verify *echov1.Verify, rounds int32) int32 {
-	return rounds * (verify.PeriodSeconds*11/10 + 1 + verify.TimeoutSeconds)
+// decisionSeconds returns how long a verifier may take for so many rounds. It varies the period by a tenth.
+func decisionSeconds(verify *echov1.Verify, rounds int32) int32 {
+	return rounds*(verify.PeriodSeconds*11/10+1+verify.TimeoutSeconds) + settleSeconds
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/randfill"
 
@@ -140,7 +141,7 @@ func checkTimeLimit(t *testing.T, echo *echov1.Echo, observed Observation, got e
 	for i := range later.Status.Conditions {
 		later.Status.Conditions[i].LastTransitionTime = observed.Now
 	}
-	observed.Now = metav1.Unix(observed.Now.Unix()+5*deadlineSeconds+children.StartSeconds(echo.Spec.Verify), 0)
+	observed.Now = metav1.Unix(observed.Now.Unix()+5*deadlineSeconds+children.StartSeconds(new(ptr.Deref(echo.Spec.Verify, echov1.Verify{}))), 0)
 	after := statusOf(later, observed)
 	for _, c := range after.Conditions {
 		isInProgress := c.Type == echov1.ConditionProgressing && c.Status == metav1.ConditionTrue || slices.Contains(inProgress, c.Reason)
