@@ -91,12 +91,8 @@ func mutateDefaultServer(container *corev1.Container, echo *echov1.Echo) {
 	for _, header := range serverHeaders(echo) {
 		container.Args = append(container.Args, "-header="+escapeDollars(header.Name+": "+header.Value))
 	}
-	if container.Lifecycle != nil {
-		container.Lifecycle.PreStop = nil
-		if *container.Lifecycle == (corev1.Lifecycle{}) {
-			container.Lifecycle = nil
-		}
-	}
+	ensure(&container.Lifecycle).PreStop = nil
+	dropEmpty(&container.Lifecycle)
 	container.StartupProbe = nil
 	// A server at its CPU limit responds late, and is not to be restarted or taken out of the Service for that.
 	mutateProbe(ensure(&container.ReadinessProbe), "/", intstr.FromInt32(health), 1, 5)

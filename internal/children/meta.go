@@ -148,3 +148,10 @@ func ensure[T any](pointer **T) *T {
 	}
 	return *pointer
 }
+
+// dropEmpty removes the struct behind a pointer if it is empty.
+func dropEmpty[T any](pointer **T) {
+	if equality.Semantic.DeepEqual(*pointer, new(T)) {
+		*pointer = nil
+	}
+}

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/labels"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 )
@@ -21,10 +22,7 @@ func mutateNodes(pod *corev1.PodSpec, echo *echov1.Echo) {
 }
 
 func requireLinux(pod *corev1.PodSpec) {
-	if pod.NodeSelector == nil {
-		pod.NodeSelector = map[string]string{}
-	}
-	pod.NodeSelector[corev1.LabelOSStable] = string(corev1.Linux)
+	pod.NodeSelector = labels.Merge(pod.NodeSelector, labels.Set{corev1.LabelOSStable: string(corev1.Linux)})
 }
 
 func architecture() corev1.NodeSelectorRequirement {
@@ -64,24 +62,16 @@ func removeArchitecture(pod *corev1.PodSpec) {
 	}
 	var terms []corev1.NodeSelectorTerm
 	for _, term := range required.NodeSelectorTerms {
-		if hasArchitecture(term) {
-			term.MatchExpressions = slices.DeleteFunc(term.MatchExpressions, isArchitecture)
-			if len(term.MatchExpressions)+len(term.MatchFields) == 0 {
-				continue
-			}
+		had := hasArchitecture(term)
+		term.MatchExpressions = slices.DeleteFunc(term.MatchExpressions, isArchitecture)
+		if isEmptied := had && len(term.MatchExpressions)+len(term.MatchFields) == 0; !isEmptied {
+			terms = append(terms, term)
 		}
-		terms = append(terms, term)
 	}
 	required.NodeSelectorTerms = terms
-	if len(terms) == 0 {
-		affinity.RequiredDuringSchedulingIgnoredDuringExecution = nil
-	}
-	if equality.Semantic.DeepEqual(affinity, &corev1.NodeAffinity{}) {
-		pod.Affinity.NodeAffinity = nil
-	}
-	if equality.Semantic.DeepEqual(pod.Affinity, &corev1.Affinity{}) {
-		pod.Affinity = nil
-	}
+	dropEmpty(&affinity.RequiredDuringSchedulingIgnoredDuringExecution)
+	dropEmpty(&pod.Affinity.NodeAffinity)
+	dropEmpty(&pod.Affinity)
 }
 
 func hasArchitecture(term corev1.NodeSelectorTerm) bool {
