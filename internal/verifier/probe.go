@@ -8,7 +8,6 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -122,8 +121,9 @@ func (t *Target) resolve(ctx context.Context) Result {
 func (t *Target) request(ctx context.Context, host string) Result {
 	transport := &http.Transport{
 		Proxy: nil, // OLM sets the proxy variables in the pods of operators. A client in the cluster uses none.
-		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, network, net.JoinHostPort(host, t.port()))
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			_, port, _ := net.SplitHostPort(address) // The transport adds the port of the scheme.
+			return new(net.Dialer).DialContext(ctx, network, net.JoinHostPort(host, port))
 		},
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
 		DisableKeepAlives:      true,
@@ -143,16 +143,6 @@ func (t *Target) request(ctx context.Context, host string) Result {
 	}
 	defer response.Body.Close() // Nothing is lost: the connection is not used again.
 	return t.compare(response)
-}
-
-func (t *Target) port() string {
-	switch {
-	case t.URL.Port() != "":
-		return t.URL.Port()
-	case t.URL.Scheme == "https":
-		return "443"
-	}
-	return "80"
 }
 
 // compare compares the status, the body and the declared headers with the expected ones.
@@ -205,9 +195,4 @@ func failure(err error) Result {
 		return ConnectFailed
 	}
 	return Invalid
-}
-
-// String describes the target for the log.
-func (t *Target) String() string {
-	return fmt.Sprintf("%s %s", t.Layer, t.URL.Redacted())
 }

@@ -24,38 +24,35 @@ type Runner struct {
 
 	registry    *prometheus.Registry
 	requests    *prometheus.CounterVec
-	duration    prometheus.Observer
+	duration    prometheus.Histogram
 	lastSuccess prometheus.Gauge
 }
 
 // NewRunner returns a Runner that verifies the target once in a period. The verification fails after
 // threshold consecutive failed rounds.
 func NewRunner(target *Target, period time.Duration, threshold int, log *slog.Logger) *Runner {
-	layer := []string{"layer"}
-	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "echo_verify_rounds_total",
-		Help: "Number of verification rounds, by layer and result.",
-	}, []string{"layer", "result"})
-	duration := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name:    "echo_verify_round_duration_seconds",
-		Help:    "Time that a verification round takes, by layer.",
-		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
-	}, layer)
-	lastSuccess := prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "echo_verify_last_success_timestamp_seconds",
-		Help: "Unix time of the last successful verification round, by layer. 0 if there was none.",
-	}, layer)
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(requests, duration, lastSuccess)
+	r := &Runner{
+		target: target, period: period, state: State{Threshold: threshold}, log: log, registry: prometheus.NewRegistry(),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "echo_verify_rounds_total",
+			Help: "Number of verification rounds, by layer and result.",
+		}, []string{"result"}),
+		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "echo_verify_round_duration_seconds",
+			Help:    "Time that a verification round takes, by layer.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
+		}),
+		lastSuccess: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "echo_verify_last_success_timestamp_seconds",
+			Help: "Unix time of the last successful verification round, by layer. 0 if there was none.",
+		}),
+	}
+	labeled := prometheus.WrapRegistererWith(prometheus.Labels{"layer": string(target.Layer)}, r.registry)
+	labeled.MustRegister(r.requests, r.duration, r.lastSuccess)
 	for _, result := range Results {
-		requests.WithLabelValues(string(target.Layer), string(result))
+		r.requests.WithLabelValues(string(result))
 	}
-	return &Runner{
-		target: target, period: period, state: State{Threshold: threshold}, log: log, registry: registry,
-		requests:    requests.MustCurryWith(prometheus.Labels{"layer": string(target.Layer)}),
-		duration:    duration.WithLabelValues(string(target.Layer)),
-		lastSuccess: lastSuccess.WithLabelValues(string(target.Layer)),
-	}
+	return r
 }
 
 // Run repeats rounds until the context is done.
@@ -87,11 +84,11 @@ func (r *Runner) round(ctx context.Context) {
 		r.lastSuccess.SetToCurrentTime()
 	}
 	changed := r.state.Add(result)
-	r.verified.Store(r.state.Verified())
-	r.known.Store(r.state.Known())
+	r.verified.Store(r.state.Verified)
+	r.known.Store(r.state.Known)
 	log := r.log.With("layer", r.target.Layer, "result", result, "duration", took.Round(time.Microsecond).String())
 	switch {
-	case changed && r.state.Verified():
+	case changed && r.state.Verified:
 		log.Info("verified the response")
 	case changed:
 		log.Warn("could not verify the response", "url", r.target.URL.Redacted())

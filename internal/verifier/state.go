@@ -17,15 +17,18 @@ type State struct {
 	// Threshold is the number of consecutive failed rounds that fails the verification.
 	Threshold int
 
-	known, verified, succeeded bool
-	failed                     int
+	// Known is true if the rounds suffice for a decision, and Verified if the response is verified.
+	Known, Verified bool
+
+	succeeded bool
+	failed    int
 	// wrong has an entry for each of the last rounds.
 	wrong []bool
 }
 
 // Add adds the result of a round. It reports whether the state changed.
 func (s *State) Add(r Result) (changed bool) {
-	known, verified := s.known, s.verified
+	known, verified := s.Known, s.Verified
 	if r == OK && !s.succeeded {
 		s.succeeded, s.wrong = true, nil
 	}
@@ -45,15 +48,9 @@ func (s *State) Add(r Result) (changed bool) {
 	}
 	switch {
 	case s.failed >= s.Threshold || wrong >= maxWrong:
-		s.known, s.verified = true, false
+		s.Known, s.Verified = true, false
 	case r == OK:
-		s.known, s.verified = true, true
+		s.Known, s.Verified = true, true
 	}
-	return s.known != known || s.verified != verified
+	return s.Known != known || s.Verified != verified
 }
-
-// Known reports whether the rounds suffice for a decision.
-func (s *State) Known() bool { return s.known }
-
-// Verified reports whether the response is verified.
-func (s *State) Verified() bool { return s.verified }

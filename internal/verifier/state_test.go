@@ -25,13 +25,13 @@ func TestState(t *testing.T) {
 			for _, letter := range c.results {
 				before := v
 				changed := v.Add(map[rune]Result{'o': OK, 'w': WrongBody, 'h': WrongHeader, 't': Timeout}[letter])
-				if want := before.Known() != v.Known() || before.Verified() != v.Verified(); changed != want {
+				if want := before.Known != v.Known || before.Verified != v.Verified; changed != want {
 					t.Errorf("after %q: changed = %t, want %t", got, changed, want)
 				}
 				switch {
-				case !v.Known():
+				case !v.Known:
 					got += "?"
-				case v.Verified():
+				case v.Verified:
 					got += "+"
 				default:
 					got += "-"
