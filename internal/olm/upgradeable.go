@@ -57,12 +57,6 @@ type UpgradeableReconciler struct {
 	checked  time.Time
 }
 
-// Reasons of the condition Upgradeable.
-const (
-	reasonRollingOut = "RollingOut"
-	reasonRolledOut  = "RolledOut"
-)
-
 // echoesByRollout is the name of the cache index of Echoes whose rollout is in flight.
 const (
 	echoesByRollout = "rollout"
@@ -104,8 +98,14 @@ func (r *UpgradeableReconciler) Reconcile(ctx context.Context, _ reconcile.Reque
 	if err := r.echoes.List(ctx, &echoes, client.MatchingFields{echoesByRollout: inFlight}, client.Limit(1)); err != nil {
 		return ctrl.Result{}, err
 	}
-	desired := upgradeable(echoes.Items)
-	delaysUpgrade := desired.Status == metav1.ConditionFalse
+	desired := metav1.Condition{
+		Type: operatorsv2.Upgradeable, Status: metav1.ConditionTrue, Reason: echov1.ReasonRolledOut, Message: "No Echo is rolling out",
+	}
+	delaysUpgrade := len(echoes.Items) > 0
+	if delaysUpgrade {
+		desired.Status, desired.Reason = metav1.ConditionFalse, echov1.ReasonRollingOut
+		desired.Message = "Echo " + client.ObjectKeyFromObject(&echoes.Items[0]).String() + " is rolling out"
+	}
 	checkIn := time.Until(r.checked.Add(checkPeriod))
 	if r.reported != desired.Status || delaysUpgrade && checkIn <= 0 {
 		if err := r.report(ctx, desired); err != nil {
@@ -135,20 +135,6 @@ func (r *UpgradeableReconciler) report(ctx context.Context, desired metav1.Condi
 	}
 	r.reported, r.checked = desired.Status, time.Now()
 	return nil
-}
-
-// upgradeable returns the condition for the rollouts that are in flight.
-func upgradeable(rollouts []echov1.Echo) metav1.Condition {
-	if len(rollouts) > 0 {
-		return metav1.Condition{
-			Type: operatorsv2.Upgradeable, Status: metav1.ConditionFalse, Reason: reasonRollingOut,
-			Message: "Echo " + client.ObjectKeyFromObject(&rollouts[0]).String() + " is rolling out",
-		}
-	}
-	return metav1.Condition{
-		Type: operatorsv2.Upgradeable, Status: metav1.ConditionTrue, Reason: reasonRolledOut,
-		Message: "No Echo is rolling out",
-	}
 }
 
 func (r *UpgradeableReconciler) indexByRollout(echo client.Object) []string {
