@@ -115,7 +115,7 @@ func newManager(ctx context.Context, restConfig *rest.Config, s settings) (manag
 		return nil, nil, fmt.Errorf("set up the Echo controller: %w", err)
 	}
 	ctrlmetrics.Registry.MustRegister(
-		metrics.Echoes{Cache: mgr.GetCache()}, metrics.NamespaceServed(namespaces.Served()), metrics.LongestWait(reconciler.LongestWait))
+		metrics.Echoes(mgr.GetCache()), metrics.NamespaceServed(namespaces.Served()), metrics.LongestWait(reconciler.LongestWait))
 	if s.operatorCondition != nil {
 		upgradeable := &olm.UpgradeableReconciler{Condition: *s.operatorCondition, RolloutInFlight: status.RolloutInFlight}
 		if err := upgradeable.SetupWithManager(ctx, mgr); err != nil {

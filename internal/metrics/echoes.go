@@ -23,19 +23,6 @@ var (
 		"Time since the longest-unready Echo was last ready, in seconds. 0 if all Echoes are ready. An Echo that is being deleted is not ready; an Overridden Echo may be.", nil, nil)
 )
 
-// Echoes is a collector that counts the Echoes of a cache at each scrape. It keeps no state, and
-// the number of series does not depend on the number of Echoes.
-type Echoes struct {
-	// Cache contains the Echoes.
-	Cache client.Reader
-}
-
-// Describe implements prometheus.Collector.
-func (e Echoes) Describe(descriptions chan<- *prometheus.Desc) {
-	descriptions <- echoes
-	descriptions <- longestNotReady
-}
-
 // state is the set of labels of the metric echoes.
 type state struct {
 	condition string
@@ -43,24 +30,27 @@ type state struct {
 	reason    string
 }
 
-// Collect implements prometheus.Collector. If the cache cannot be read, it returns no metrics, so
-// that the scrape succeeds with the metrics of the other collectors.
-func (e Echoes) Collect(collected chan<- prometheus.Metric) {
-	ctx, stop := context.WithTimeout(context.Background(), listTimeout)
-	defer stop()
-	var list echov1.EchoList
-	if err := e.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return
-	}
-	counts, since := count(list.Items)
-	for s, n := range counts {
-		collected <- prometheus.MustNewConstMetric(echoes, prometheus.GaugeValue, n, s.condition, string(s.status), s.reason)
-	}
-	longest := 0.0
-	if !since.IsZero() {
-		longest = time.Since(since).Seconds()
-	}
-	collected <- prometheus.MustNewConstMetric(longestNotReady, prometheus.GaugeValue, longest)
+// Echoes returns a collector that counts the Echoes of a cache at each scrape. It keeps no state, and the number of series
+// does not depend on the number of Echoes. If the cache cannot be read, it returns no metrics, so that the scrape succeeds
+// with the metrics of the other collectors.
+func Echoes(cache client.Reader) prometheus.Collector {
+	return prometheus.CollectorFunc(func(collected chan<- prometheus.Metric) {
+		ctx, stop := context.WithTimeout(context.Background(), listTimeout)
+		defer stop()
+		var list echov1.EchoList
+		if err := cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+			return
+		}
+		counts, since := count(list.Items)
+		for s, n := range counts {
+			collected <- prometheus.MustNewConstMetric(echoes, prometheus.GaugeValue, n, s.condition, string(s.status), s.reason)
+		}
+		longest := 0.0
+		if !since.IsZero() {
+			longest = time.Since(since).Seconds()
+		}
+		collected <- prometheus.MustNewConstMetric(longestNotReady, prometheus.GaugeValue, longest)
+	})
 }
 
 // count counts the conditions and returns the time since when the longest-unready Echo is not ready.

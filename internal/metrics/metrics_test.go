@@ -77,7 +77,7 @@ func routed(echo echov1.Echo, reason string) echov1.Echo {
 func newRegistry(echoes ...echov1.Echo) *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	m := New(registry, "1.2.3")
-	registry.MustRegister(Echoes{Cache: cacheOf{echoes: echoes}}, NamespaceServed(map[string]bool{"team-a": true}), LongestWait(func() time.Duration { return time.Minute }))
+	registry.MustRegister(Echoes(cacheOf{echoes: echoes}), NamespaceServed(map[string]bool{"team-a": true}), LongestWait(func() time.Duration { return time.Minute }))
 	m.ObserveTimeToReady(time.Second)
 	m.CountCorrection("Service")
 	m.CountConflict("Service")
@@ -206,7 +206,7 @@ func TestEachWatchedNamespaceIsServedOrNot(t *testing.T) {
 func TestUnreadableCacheOmitsOnlyTheMetricsOfEchoes(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	New(registry, "1.2.3")
-	registry.MustRegister(Echoes{Cache: cacheOf{err: errors.New("not yet")}})
+	registry.MustRegister(Echoes(cacheOf{err: errors.New("not yet")}))
 	names := namesOf(gather(t, registry))
 	if slices.Contains(names, "echo_operator_echoes") || !slices.Contains(names, "echo_operator_build_info") {
 		t.Errorf("metrics = %v, want echo_operator_build_info without echo_operator_echoes", names)
