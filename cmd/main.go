@@ -16,6 +16,7 @@ import (
 	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -122,15 +123,10 @@ func newManager(ctx context.Context, restConfig *rest.Config, s settings) (manag
 			return nil, nil, fmt.Errorf("set up the Upgradeable controller: %w", err)
 		}
 	}
-	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
-		return nil, nil, fmt.Errorf("set up the health check: %w", err)
-	}
-	if err := mgr.AddReadyzCheck("caches", cachesSynced(mgr.GetCache())); err != nil {
-		return nil, nil, fmt.Errorf("set up the readiness check: %w", err)
-	}
-	return mgr, func(ctx context.Context) error {
+	awaitReadable := func(ctx context.Context) error {
 		return namespaces.Await(ctx, func() bool { return isSynced(ctx, mgr.GetCache()) && optional.IsSynced() })
-	}, nil
+	}
+	return mgr, awaitReadable, errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("caches", cachesSynced(mgr.GetCache())))
 }
 
 // A standby checks the lease every 1 to 2.2 retry periods. So it takes over within 4 s of a
@@ -150,13 +146,8 @@ const cacheSyncTimeout = 24 * time.Hour
 
 func managerOptions(s settings) manager.Options {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, echov1.AddToScheme, operatorsv2.AddToScheme, gatewayv1.Install} {
-		if err := add(scheme); err != nil {
-			panic(err) // The lists are constant, so a collision of types is a programming error.
-		}
-	}
-	warmUp := true
-	leaseDuration, renewDeadline, retryPeriod := leaseDuration, renewDeadline, retryPeriod
+	types := runtime.NewSchemeBuilder(clientgoscheme.AddToScheme, echov1.AddToScheme, operatorsv2.AddToScheme, gatewayv1.Install)
+	utilruntime.Must(types.AddToScheme(scheme)) // The lists are constant, so a collision of types is a programming error.
 	return manager.Options{
 		Scheme:                        scheme,
 		MapperProvider:                func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return informers.RESTMapper(), nil },
@@ -166,11 +157,11 @@ func managerOptions(s settings) manager.Options {
 		LeaderElectionID:              "echo-operator.kkloud.io",
 		LeaderElectionNamespace:       s.ownNamespace,
 		LeaderElectionReleaseOnCancel: true,
-		LeaseDuration:                 &leaseDuration,
-		RenewDeadline:                 &renewDeadline,
-		RetryPeriod:                   &retryPeriod,
+		LeaseDuration:                 new(leaseDuration),
+		RenewDeadline:                 new(renewDeadline),
+		RetryPeriod:                   new(retryPeriod),
 		// A standby fills its caches, so it takes over without delay.
-		Controller: config.Controller{EnableWarmup: &warmUp, CacheSyncTimeout: cacheSyncTimeout},
+		Controller: config.Controller{EnableWarmup: new(true), CacheSyncTimeout: cacheSyncTimeout},
 		Metrics: metricsserver.Options{
 			BindAddress:    s.metricsAddress,
 			SecureServing:  true,

@@ -78,7 +78,6 @@ func parseSettings(args []string, getenv func(string) string) (settings, error) 
 
 	// Package flag would print the usage of every flag after an invalid flag.
 	flags.SetOutput(io.Discard)
-	flags.Usage = func() {}
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			flags.SetOutput(os.Stdout)
