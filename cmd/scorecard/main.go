@@ -20,6 +20,7 @@ import (
 	"github.com/operator-framework/api/pkg/apis/scorecard/v1alpha3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
@@ -53,13 +54,6 @@ func main() {
 // run runs a test. The result is "error" if the test could not start.
 func run(ctx context.Context, name string) v1alpha3.TestResult {
 	result := v1alpha3.TestResult{Name: name, State: v1alpha3.PassState, CreationTimestamp: metav1.Now()}
-	test, found := tests[name]
-	if !found {
-		result.State = v1alpha3.ErrorState
-		result.Errors = []string{fmt.Sprintf("test %q does not exist: use one of %s", name,
-			strings.Join(slices.Sorted(maps.Keys(tests)), ", "))}
-		return result
-	}
 	t, err := newFixture(name, os.Getenv("SCORECARD_NAMESPACE"))
 	if err != nil {
 		result.State, result.Errors = v1alpha3.ErrorState, []string{err.Error()}
@@ -67,7 +61,7 @@ func run(ctx context.Context, name string) v1alpha3.TestResult {
 	}
 	limited, cancel := context.WithTimeout(ctx, testTimeout)
 	defer cancel()
-	if err := errors.Join(test(limited, t), t.cleanUp(ctx)); err != nil {
+	if err := errors.Join(tests[name](limited, t), t.cleanUp(ctx)); err != nil {
 		result.State = v1alpha3.FailState
 		result.Errors = strings.Split(err.Error(), "\n") // One line for each joined error.
 	}
@@ -75,6 +69,9 @@ func run(ctx context.Context, name string) v1alpha3.TestResult {
 }
 
 func newFixture(name, namespace string) (*fixture, error) {
+	if tests[name] == nil {
+		return nil, fmt.Errorf("test %q does not exist: use one of %s", name, strings.Join(slices.Sorted(maps.Keys(tests)), ", "))
+	}
 	if namespace == "" {
 		return nil, errors.New("SCORECARD_NAMESPACE is not set: `operator-sdk scorecard` sets it to the namespace of the test's pod")
 	}
@@ -83,9 +80,7 @@ func newFixture(name, namespace string) (*fixture, error) {
 		return nil, fmt.Errorf("load the client configuration: %w", err)
 	}
 	scheme := runtime.NewScheme()
-	if err := echov1.AddToScheme(scheme); err != nil {
-		return nil, err
-	}
+	utilruntime.Must(echov1.AddToScheme(scheme))
 	c, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, fmt.Errorf("connect to the API server: %w", err)
