@@ -10,18 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-var (
-	// GroupVersion is the API group and version of every type in this package.
-	GroupVersion = schema.GroupVersion{Group: "kkloud.io", Version: "v1"}
+// GroupVersion is the API group and version of every type in this package.
+var GroupVersion = schema.GroupVersion{Group: "kkloud.io", Version: "v1"}
 
-	// SchemeBuilder collects the functions that AddToScheme calls.
-	SchemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
-
-	// AddToScheme registers the types of this package with a scheme.
-	AddToScheme = SchemeBuilder.AddToScheme
-)
-
-func addKnownTypes(scheme *runtime.Scheme) error {
+// AddToScheme registers the types of this package with a scheme.
+func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &Echo{}, &EchoList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
