@@ -189,14 +189,9 @@ func (c *child) reconcileVerifier(ctx context.Context) (err error) {
 	if !c.kind.Wanted(c.echo) {
 		return err
 	}
-	verification := &status.Verification{Failure: c.failure, NotAllowed: !c.isWanted, Outdated: isOutdated, Waiting: c.terminating}
-	switch object := c.object.(type) {
-	case *appsv1.Deployment:
-		verification.Deployment = object
-	case *appsv1.DaemonSet:
-		verification.DaemonSet = object
+	c.observed.Verification = &status.Verification{
+		Object: c.object, Failure: c.failure, NotAllowed: !c.isWanted, Outdated: isOutdated, Waiting: c.terminating,
 	}
-	c.observed.Verification = verification
 	return err
 }
 

@@ -90,18 +90,18 @@ func TestVerifierThatIsOverdueHasACause(t *testing.T) {
 	tests := map[string]Verification{
 		"The verifier verify-hello does not exist":                              {},
 		"verify-hello is being deleted":                                         {Waiting: "VerifierDeployment verify-hello is being deleted"},
-		"The controller of the verifier verify-hello has not observed":          {Deployment: notObserved(verifierDeployment(1, 0, 0))},
-		"exceeded quota: one (when that is solved: kubectl rollout restart -n ": {Deployment: withoutReplicaSet},
-		"The verifier verify-hello has 0 of 1 pods of the newest spec":          {Deployment: verifierDeployment(0, 0, 0)},
-		"Pod p of an earlier spec does not stop": {Deployment: verifierDeployment(1, 0, 0), Pods: pods(corev1.Pod{
+		"The controller of the verifier verify-hello has not observed":          {Object: notObserved(verifierDeployment(1, 0, 0))},
+		"exceeded quota: one (when that is solved: kubectl rollout restart -n ": {Object: withoutReplicaSet},
+		"The verifier verify-hello has 0 of 1 pods of the newest spec":          {Object: verifierDeployment(0, 0, 0)},
+		"Pod p of an earlier spec does not stop": {Object: verifierDeployment(1, 0, 0), Pods: pods(corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: "p", DeletionTimestamp: &now}})},
 	}
 	counted := verifierPod("a", 900)
 	counted.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	tests["has 1 of 1 pods of the newest spec, of which 0 are ready"] = Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(counted)}
+	tests["has 1 of 1 pods of the newest spec, of which 0 are ready"] = Verification{Object: verifierDeployment(1, 1, 0), Pods: pods(counted)}
 	for want, pod := range overduePods() {
-		tests[want] = Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(pod)}
-		tests[want+" "] = Verification{DaemonSet: verifierSet(2, 2, 1), Pods: pods(pod)}
+		tests[want] = Verification{Object: verifierDeployment(1, 1, 0), Pods: pods(pod)}
+		tests[want+" "] = Verification{Object: verifierSet(2, 2, 1), Pods: pods(pod)}
 	}
 	for want, verification := range tests {
 		for seconds, reason := range map[int64]string{deadlineSeconds - 1: echov1.ReasonVerifying, deadlineSeconds: echov1.ReasonVerifierNotRunning} {
@@ -121,15 +121,11 @@ func TestVerifierThatIsOverdueHasACause(t *testing.T) {
 // The condition was Unknown before, for example because the administrator did not allow it.
 func TestVerifierThatIsWrittenLateIsNotOverdue(t *testing.T) {
 	for name, verification := range map[string]Verification{
-		"Deployment": {Deployment: verifierDeployment(1, 0, 0)}, "DaemonSet": {DaemonSet: verifierSet(1, 1, 0)},
+		"Deployment": {Object: verifierDeployment(1, 0, 0)}, "DaemonSet": {Object: verifierSet(1, 1, 0)},
 	} {
 		for age, want := range map[int64]string{deadlineSeconds - 1: echov1.ReasonVerifying, deadlineSeconds: echov1.ReasonVerifierNotRunning} {
 			created := metav1.Unix(now.Unix()-age, 0)
-			if verification.DaemonSet != nil {
-				verification.DaemonSet.CreationTimestamp = created
-			} else {
-				verification.Deployment.CreationTimestamp = created
-			}
+			verification.Object.SetCreationTimestamp(created)
 			t.Run(fmt.Sprintf("%s after %d s", name, age), func(t *testing.T) {
 				echo := withCondition(withVerify(newEcho()), echov1.ConditionVerified, metav1.ConditionUnknown, "", now.Unix())
 				observed := Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}, Verification: &verification, Now: now}
@@ -146,7 +142,7 @@ func TestVerifierThatDecidesMayTakeLonger(t *testing.T) {
 	pod := verifierPod("a", children.StartSeconds(echo.Spec.Verify), "service")
 	notStarted(&pod)
 	observed := Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}, Now: now,
-		Verification: &Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(pod)}}
+		Verification: &Verification{Object: verifierDeployment(1, 1, 0), Pods: pods(pod)}}
 	for after, want := range map[int64]string{0: echov1.ReasonVerifying, 1: echov1.ReasonVerifierNotRunning} {
 		observed.Now = metav1.Unix(now.Unix()+after, 0)
 		expectVerified(t, echo, observed, "Unknown "+want, 1-after)

@@ -234,8 +234,8 @@ func fillVerification(echo *echov1.Echo, observed *Observation, filler *randfill
 	filler.Fill(&state)
 	filler.Fill(&ready)
 	v := &Verification{Outdated: state == 0, NotAllowed: state == 1}
-	if v.Deployment = verifierDeployment(1, 1, min(ready, 1)); state == 2 {
-		v.Deployment, v.DaemonSet = nil, verifierSet(3, 3, min(ready, 3))
+	if v.Object = verifierDeployment(1, 1, min(ready, 1)); state == 2 {
+		v.Object = verifierSet(3, 3, min(ready, 3))
 	}
 	if state == 3 && len(observed.Rejected) > 0 {
 		v.Failure = &observed.Rejected[0]
@@ -256,7 +256,13 @@ func isVerified(echo *echov1.Echo, observed Observation, verified metav1.Conditi
 	if v == nil {
 		return true
 	}
-	numbers := v.Deployment != nil && v.Deployment.Status.ReadyReplicas == 1 || v.DaemonSet != nil && v.DaemonSet.Status.NumberReady == 3
+	var numbers bool
+	switch object := v.Object.(type) {
+	case *appsv1.Deployment:
+		numbers = object.Status.ReadyReplicas == 1
+	case *appsv1.DaemonSet:
+		numbers = object.Status.NumberReady == 3
+	}
 	if decided := !v.Outdated && !v.NotAllowed && v.Failure == nil && numbers; decided != (verified.Status == metav1.ConditionTrue) {
 		return verified.Status != metav1.ConditionTrue // FuzzOf reports that Ready differs.
 	}

@@ -269,7 +269,7 @@ func TestTerminatingEchoIsNeitherReadyNorInFlight(t *testing.T) {
 	}{
 		"the verifier has just started": {
 			Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}, Now: now, Verification: &Verification{
-				Deployment: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", 1, "service")),
+				Object: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", 1, "service")),
 			}},
 			"-Terminating +Serving -Terminating -AsExpected +ChangedByAdmission Terminating",
 		},

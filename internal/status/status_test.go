@@ -201,7 +201,7 @@ func TestStalledIsWhatDoesNotEndByItself(t *testing.T) {
 		"an image cannot be pulled":   {Observation{Deployment: deployment(2, 2, 1, 1), Pods: []corev1.Pod{waiting("a", "ErrImagePull", "m")}}, true},
 		"a pod is not ready":          {Observation{Deployment: late}, true},
 		"no progress":                 {Observation{Deployment: deployment(2, 1, 1, 1, deadlineCondition)}, true},
-		"the response is another one": {Observation{Deployment: deployment(2, 2, 2, 2), Verification: &Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", 900, "service"))}}, true},
+		"the response is another one": {Observation{Deployment: deployment(2, 2, 2, 2), Verification: &Verification{Object: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", 900, "service"))}}, true},
 		"an image has no valid name":  {Observation{Deployment: deployment(2, 2, 1, 1), Pods: []corev1.Pod{waiting("a", "InvalidImageName", "m")}}, false},
 		"a container is not created":  {Observation{Deployment: deployment(2, 2, 1, 1), Pods: []corev1.Pod{waiting("a", "CreateContainerConfigError", "m")}}, false},
 		"pods are rejected":           {Observation{Deployment: deployment(1, 1, 1, 1, replicaFailure)}, false},

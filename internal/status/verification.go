@@ -18,10 +18,8 @@ import (
 
 // Verification is what a reconciliation observed about the verifier of an Echo.
 type Verification struct {
-	// Deployment or DaemonSet is the verifier as the API server last returned it. Both are nil while
-	// the Echo controls none.
-	Deployment *appsv1.Deployment
-	DaemonSet  *appsv1.DaemonSet
+	// Object is the Deployment or the DaemonSet as the API server last returned it. It is nil while the Echo controls none.
+	Object children.Object
 	// Failure is the failure of the verifier in Observation.Rejected, or nil.
 	Failure *Failure
 	// NotAllowed is true if the operator does not allow a verifier on every node.
@@ -53,25 +51,25 @@ type workload struct {
 }
 
 func (v *Verification) workload() workload {
-	switch deployment, set := v.Deployment, v.DaemonSet; {
-	case set != nil:
-		pods := set.Status
+	switch object := v.Object.(type) {
+	case *appsv1.DaemonSet:
+		pods := object.Status
 		return workload{
-			response: set.Spec.Template.Labels[children.ResponseLabel], isCurrent: pods.ObservedGeneration >= set.Generation,
+			response: object.Spec.Template.Labels[children.ResponseLabel], isCurrent: pods.ObservedGeneration >= object.Generation,
 			desired: pods.DesiredNumberScheduled, updated: pods.UpdatedNumberScheduled, ready: pods.NumberReady,
-			missing: pods.DesiredNumberScheduled - pods.UpdatedNumberScheduled, created: set.CreationTimestamp.Time,
+			missing: pods.DesiredNumberScheduled - pods.UpdatedNumberScheduled, created: object.CreationTimestamp.Time,
 		}
-	case deployment != nil:
-		updated := deployment.Status.UpdatedReplicas
-		if deployment.Status.Replicas != updated {
+	case *appsv1.Deployment:
+		updated := object.Status.UpdatedReplicas
+		if object.Status.Replicas != updated {
 			updated = 0 // A pod of an earlier template is ready, or stops.
 		}
 		w := workload{
-			response: deployment.Spec.Template.Labels[children.ResponseLabel], isCurrent: isCurrent(deployment),
-			desired: 1, updated: updated, ready: deployment.Status.ReadyReplicas,
-			replicaSetRejection: replicaSetRejection(deployment), created: deployment.CreationTimestamp.Time,
+			response: object.Spec.Template.Labels[children.ResponseLabel], isCurrent: isCurrent(object),
+			desired: 1, updated: updated, ready: object.Status.ReadyReplicas,
+			replicaSetRejection: replicaSetRejection(object), created: object.CreationTimestamp.Time,
 		}
-		if c := deploymentCondition(deployment, appsv1.DeploymentReplicaFailure); c.Status == corev1.ConditionTrue {
+		if c := deploymentCondition(object, appsv1.DeploymentReplicaFailure); c.Status == corev1.ConditionTrue {
 			w.podRejection = c.Message
 		}
 		return w
@@ -86,7 +84,7 @@ func (w workload) isVerified() bool {
 
 // hasWorkload reports whether the condition Verified depends on the verifier's workload.
 func (v *Verification) hasWorkload() bool {
-	return v != nil && !v.NotAllowed && v.Failure == nil && !v.Outdated && (v.Deployment != nil || v.DaemonSet != nil)
+	return v != nil && !v.NotAllowed && v.Failure == nil && !v.Outdated && v.Object != nil
 }
 
 // NeedsVerifierPods reports whether the status depends on the pods of the verifier: one is not ready.

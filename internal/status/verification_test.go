@@ -103,59 +103,59 @@ var verificationTests = map[string]struct {
 	requeueAfter int64
 }{
 	"not written yet": {Verification{Outdated: true}, "Unknown RollingOut", "after the rollout of the newest spec", 0},
-	"an earlier verifier is ready": {Verification{Outdated: true, Deployment: verifierDeployment(1, 1, 1)},
+	"an earlier verifier is ready": {Verification{Outdated: true, Object: verifierDeployment(1, 1, 1)},
 		"Unknown RollingOut", "", 0},
 	"deleted": {Verification{}, "Unknown Verifying", "does not exist", 0},
 	"on every node, but not allowed": {Verification{NotAllowed: true, Outdated: true},
 		"Unknown EveryNodeNotAllowed", "--allow-every-node-verification", 0},
 	"rejected": {Verification{Failure: &Failure{Reason: echov1.ReasonConflict, Message: "exists"}},
 		"Unknown Conflict", "exists", 0},
-	"ready":                            {Verification{Deployment: verifierDeployment(1, 1, 1)}, "True Verified", "Every verifier", 0},
-	"the status is of an earlier spec": {Verification{Deployment: notObserved(verifierDeployment(1, 1, 1))}, "Unknown Verifying", "", 0},
-	"an old pod is ready":              {Verification{Deployment: verifierDeployment(1, 0, 1)}, "Unknown Verifying", "", 0},
-	"an old pod stops":                 {Verification{Deployment: verifierDeployment(2, 1, 1)}, "Unknown Verifying", "", 0},
-	"starting": {Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(changed(verifierPod("a", 900, "service"), notStarted))},
+	"ready":                            {Verification{Object: verifierDeployment(1, 1, 1)}, "True Verified", "Every verifier", 0},
+	"the status is of an earlier spec": {Verification{Object: notObserved(verifierDeployment(1, 1, 1))}, "Unknown Verifying", "", 0},
+	"an old pod is ready":              {Verification{Object: verifierDeployment(1, 0, 1)}, "Unknown Verifying", "", 0},
+	"an old pod stops":                 {Verification{Object: verifierDeployment(2, 1, 1)}, "Unknown Verifying", "", 0},
+	"starting": {Verification{Object: verifierDeployment(1, 1, 0), Pods: pods(changed(verifierPod("a", 900, "service"), notStarted))},
 		"Unknown Verifying", "", 0},
-	"one layer fails": {Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", 900, "service"))},
+	"one layer fails": {Verification{Object: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", 900, "service"))},
 		"False VerificationFailed", "service fails on node a", 0},
-	"two layers fail": {Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", 900, "service", "route"))},
+	"two layers fail": {Verification{Object: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", 900, "service", "route"))},
 		"False VerificationFailed", "route fails on node a; service fails on node a", 0},
-	"started a moment ago": {Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", decision-1, "service"))},
+	"started a moment ago": {Verification{Object: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", decision-1, "service"))},
 		"Unknown Verifying", "", 1},
-	"started long enough ago": {Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", decision, "service"))},
+	"started long enough ago": {Verification{Object: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", decision, "service"))},
 		"False VerificationFailed", "", 0},
-	"a pod that expects an earlier response fails": {Verification{Deployment: verifierDeployment(1, 0, 0), Pods: pods(changed(verifierPod("a", 900, "service"), earlierResponse))},
+	"a pod that expects an earlier response fails": {Verification{Object: verifierDeployment(1, 0, 0), Pods: pods(changed(verifierPod("a", 900, "service"), earlierResponse))},
 		"Unknown Verifying", "", 0},
-	"a pod that stops fails": {Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(changed(verifierPod("a", 900, "service"), func(p *corev1.Pod) { p.DeletionTimestamp = &now }))},
+	"a pod that stops fails": {Verification{Object: verifierDeployment(1, 1, 0), Pods: pods(changed(verifierPod("a", 900, "service"), func(p *corev1.Pod) { p.DeletionTimestamp = &now }))},
 		"Unknown Verifying", "", 0},
-	"an evicted pod fails": {Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(changed(verifierPod("a", 900, "service"), func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }))},
+	"an evicted pod fails": {Verification{Object: verifierDeployment(1, 1, 0), Pods: pods(changed(verifierPod("a", 900, "service"), func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }))},
 		"Unknown Verifying", "", 0},
-	"the image is missing": {Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(changed(waiting("p", "ImagePullBackOff", "not found"), func(p *corev1.Pod) { p.Labels[children.ResponseLabel] = newResponse }))},
+	"the image is missing": {Verification{Object: verifierDeployment(1, 1, 0), Pods: pods(changed(waiting("p", "ImagePullBackOff", "not found"), func(p *corev1.Pod) { p.Labels[children.ResponseLabel] = newResponse }))},
 		"Unknown VerifierNotRunning", "not found", 0},
-	"no node has room": {Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(changed(*unschedulable.DeepCopy(), func(p *corev1.Pod) { p.Labels[children.ResponseLabel] = newResponse }))},
+	"no node has room": {Verification{Object: verifierDeployment(1, 1, 0), Pods: pods(changed(*unschedulable.DeepCopy(), func(p *corev1.Pod) { p.Labels[children.ResponseLabel] = newResponse }))},
 		"Unknown VerifierNotRunning", "Pod p: 0/1 nodes", 0},
-	"a container of a service mesh is not ready": {Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", 900, "mesh"))},
+	"a container of a service mesh is not ready": {Verification{Object: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", 900, "mesh"))},
 		"Unknown VerifierNotRunning", "not ready: mesh fails on node a", 0},
-	"a sidecar of Kubernetes is not ready": {Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(changed(verifierPod("a", 900, "mesh"), asInitContainers))},
+	"a sidecar of Kubernetes is not ready": {Verification{Object: verifierDeployment(1, 1, 0), Pods: pods(changed(verifierPod("a", 900, "mesh"), asInitContainers))},
 		"Unknown VerifierNotRunning", "not ready: mesh fails on node a", 0},
-	"a container of a service mesh starts": {Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", decision-1, "mesh"))},
+	"a container of a service mesh starts": {Verification{Object: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", decision-1, "mesh"))},
 		"Unknown Verifying", "", 1},
-	"a layer fails beside a container of a service mesh": {Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", 900, "mesh", "service"))},
+	"a layer fails beside a container of a service mesh": {Verification{Object: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", 900, "mesh", "service"))},
 		"False VerificationFailed", "service fails on node a", 0},
-	"a quota rejects the pod": {Verification{Deployment: func() *appsv1.Deployment {
+	"a quota rejects the pod": {Verification{Object: func() *appsv1.Deployment {
 		d := verifierDeployment(0, 0, 0)
 		d.Status.Conditions = append(d.Status.Conditions, replicaFailure)
 		return d
 	}()}, "Unknown VerifierNotRunning", "exceeded quota", 0},
-	"ready on every node":      {Verification{DaemonSet: verifierSet(40, 40, 40)}, "True Verified", "", 0},
-	"not created on each node": {Verification{DaemonSet: verifierSet(40, 39, 39)}, "Unknown Verifying", "", 34},
-	"no node is allowed":       {Verification{DaemonSet: verifierSet(0, 0, 0)}, "Unknown VerifierNotRunning", "No node matches the node selector", 0},
-	"fails on some nodes": {Verification{DaemonSet: verifierSet(40, 40, 38), Pods: pods(verifierPod("b", 900, "service"), verifierPod("a", 900, "service"), verifierPod("c", 900))},
+	"ready on every node":      {Verification{Object: verifierSet(40, 40, 40)}, "True Verified", "", 0},
+	"not created on each node": {Verification{Object: verifierSet(40, 39, 39)}, "Unknown Verifying", "", 34},
+	"no node is allowed":       {Verification{Object: verifierSet(0, 0, 0)}, "Unknown VerifierNotRunning", "No node matches the node selector", 0},
+	"fails on some nodes": {Verification{Object: verifierSet(40, 40, 38), Pods: pods(verifierPod("b", 900, "service"), verifierPod("a", 900, "service"), verifierPod("c", 900))},
 		"False VerificationFailed", "service fails on 2 of 40 nodes: a, b", 0},
-	"fails on many nodes": {Verification{DaemonSet: verifierSet(40, 40, 33), Pods: pods(verifierPod("a", 900, "dns"), verifierPod("b", 900, "dns"), verifierPod("c", 900, "dns"),
+	"fails on many nodes": {Verification{Object: verifierSet(40, 40, 33), Pods: pods(verifierPod("a", 900, "dns"), verifierPod("b", 900, "dns"), verifierPod("c", 900, "dns"),
 		verifierPod("d", 900, "dns"), verifierPod("e", 900, "dns"), verifierPod("f", 900, "dns"), verifierPod("g", 900, "dns"))},
 		"False VerificationFailed", "dns fails on 7 of 40 nodes: a, b, c, d, e and 2 more", 0},
-	"a failure counts although another node has no room": {Verification{DaemonSet: verifierSet(2, 2, 0), Pods: pods(verifierPod("a", 900, "service"),
+	"a failure counts although another node has no room": {Verification{Object: verifierSet(2, 2, 0), Pods: pods(verifierPod("a", 900, "service"),
 		changed(*unschedulable.DeepCopy(), func(p *corev1.Pod) { p.Labels[children.ResponseLabel] = newResponse }))},
 		"False VerificationFailed", "service fails on 1 of 2 nodes: a", 0},
 }
@@ -226,7 +226,7 @@ func TestPodsOfAVerifierThatAreMissingForLong(t *testing.T) {
 			echo.Status.Conditions[0].ObservedGeneration = test.generation
 			observed := Observation{
 				Deployment: updated(deployment(2, 2, 2, 2), test.rolledOut), Service: &corev1.Service{}, Now: now,
-				Verification: &Verification{DaemonSet: verifierSet(3, 1, 2)},
+				Verification: &Verification{Object: verifierSet(3, 1, 2)},
 			}
 			message := expectVerified(t, echo, observed, test.want, test.requeueAfter)
 			if isFailure := test.requeueAfter == 0; isFailure != strings.Contains(message, "on 1 of 3 nodes") {
@@ -250,7 +250,7 @@ func TestVerifierThatSawARolloutHasTimeToForgetIt(t *testing.T) {
 		t.Run(fmt.Sprint(test), func(t *testing.T) {
 			expectVerified(t, withVerify(newEcho()), Observation{
 				Deployment: updated(deployment(2, 2, 2, 2), test.rolledOut), Service: &corev1.Service{}, Now: now,
-				Verification: &Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", test.started, "service"))},
+				Verification: &Verification{Object: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", test.started, "service"))},
 			}, test.want, test.requeueAfter)
 		})
 	}
@@ -261,7 +261,7 @@ func TestFailureOfTheServersComesBeforeThatOfTheVerification(t *testing.T) {
 	observed := Observation{
 		Deployment: deployment(2, 2, 1, 1), Service: &corev1.Service{}, Now: now, NewestReplicaSet: newest,
 		Pods:         pods(waiting("p", "ImagePullBackOff", "not found")),
-		Verification: &Verification{Deployment: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", 900, "service"))},
+		Verification: &Verification{Object: verifierDeployment(1, 1, 0), Pods: pods(verifierPod("a", 900, "service"))},
 	}
 	echo := withProgressing(withVerify(newEcho()), metav1.ConditionFalse, echov1.ReasonRolledOut, 1)
 	if got, want := reasons(statusOf(echo, observed)), "-ImagePullFailed +Serving -RolledOut +ImagePullFailed -AsExpected -VerificationFailed"; got != want {
