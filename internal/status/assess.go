@@ -186,20 +186,14 @@ func servesUntil(pod *corev1.Pod) time.Time { return pod.DeletionTimestamp.Add(c
 //	start                 a pod is ready         another one
 //	|--------- 80 s ---------|------- 100 s -------|--------------- 120 s ---------------| overdue
 func (a *Assessment) findRolloutDeadline() {
-	start := a.Now.Time
+	a.rolloutStart = a.Now.Time
 	before := a.previous(echov1.ConditionProgressing)
 	if before.Reason == echov1.ReasonRollingOut {
-		start = before.LastTransitionTime.Time
+		a.rolloutStart = before.LastTransitionTime.Time
 	}
-	a.rolloutStart = start
-	progress := start
-	if last := lastReady(a.Pods); last.After(progress) {
-		progress = last
-	}
-	a.rolloutDeadline = progress.Add(deadline)
-	if limit := start.Add(time.Duration(a.echo.Spec.Replicas) * deadline); limit.Before(a.rolloutDeadline) {
-		a.rolloutDeadline = limit
-	}
+	progress := latest(a.rolloutStart, lastReady(a.Pods)).Add(deadline)
+	limit := a.rolloutStart.Add(time.Duration(a.echo.Spec.Replicas) * deadline)
+	a.rolloutDeadline = slices.MinFunc([]time.Time{progress, limit}, time.Time.Compare)
 	wasOverdue := before.Reason == echov1.ReasonProgressDeadlineExceeded
 	hasTimedOut := a.progressing.Status == corev1.ConditionFalse
 	a.isOverdue = wasOverdue || hasTimedOut || a.expired(a.rolloutDeadline)
