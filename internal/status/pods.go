@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
@@ -114,12 +115,9 @@ func failureOfContainer(container corev1.ContainerStatus, now metav1.Time) *Fail
 	if isRestarted && ranBriefly(last) && !now.After(lastRun(container).Add(crashWindow)) {
 		return &Failure{Reason: echov1.ReasonCrashLooping, Message: terminationMessage(last)}
 	}
-	waiting := container.State.Waiting
-	if waiting == nil {
-		return nil
-	}
-	reason, known := waitingReasons[waiting.Reason]
-	if !known {
+	waiting := ptr.Deref(container.State.Waiting, corev1.ContainerStateWaiting{})
+	reason := waitingReasons[waiting.Reason]
+	if reason == "" {
 		return nil
 	}
 	message := waiting.Message
@@ -139,14 +137,10 @@ func ranBriefly(end *corev1.ContainerStateTerminated) bool {
 }
 
 // lastRun returns when the container last started or terminated.
-func lastRun(container corev1.ContainerStatus) (last time.Time) {
-	if running := container.State.Running; running != nil {
-		last = running.StartedAt.Time
-	}
-	if end := container.LastTerminationState.Terminated; end != nil && end.FinishedAt.After(last) {
-		last = end.FinishedAt.Time
-	}
-	return last
+func lastRun(container corev1.ContainerStatus) time.Time {
+	running := ptr.Deref(container.State.Running, corev1.ContainerStateRunning{})
+	end := ptr.Deref(container.LastTerminationState.Terminated, corev1.ContainerStateTerminated{})
+	return latest(running.StartedAt.Time, end.FinishedAt.Time)
 }
 
 // terminationMessage returns the exit code of a container, the kubelet's reason if it says more,

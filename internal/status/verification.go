@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
@@ -265,10 +266,7 @@ func (a *Assessment) verifyingSince(w workload) time.Time {
 // is not ready for a moment after it has started, and while it remembers the responses of an earlier
 // spec that it received during a rollout.
 func (a *Assessment) resultTime(container corev1.ContainerStatus) time.Time {
-	started := time.Unix(0, 0)
-	if running := container.State.Running; running != nil {
-		started = running.StartedAt.Time
-	}
+	started := ptr.Deref(container.State.Running, corev1.ContainerStateRunning{}).StartedAt.Time
 	at := started.Add(seconds(children.DecisionSeconds(a.echo.Spec.Verify, false)))
 	if rolledOut := a.rolloutEnd(); started.Before(rolledOut) {
 		at = latest(at, rolledOut.Add(seconds(children.DecisionSeconds(a.echo.Spec.Verify, true))))
