@@ -222,19 +222,22 @@ func (a *Assessment) makesRoom() bool {
 
 // isCurrent reports whether the status of the Deployment describes its newest spec.
 func isCurrent(deployment *appsv1.Deployment) bool {
-	return deployment != nil && deployment.Status.ObservedGeneration >= deployment.Generation
+	return deployment.Status.ObservedGeneration >= deployment.Generation
 }
 
 // deploymentCondition returns a condition of a Deployment whose status is current, or an empty condition.
 func deploymentCondition(deployment *appsv1.Deployment, conditionType appsv1.DeploymentConditionType) appsv1.DeploymentCondition {
-	if isCurrent(deployment) {
-		for _, c := range deployment.Status.Conditions {
-			if c.Type == conditionType {
-				return c
-			}
-		}
+	return find(deployment.Status.Conditions, func(c appsv1.DeploymentCondition) bool {
+		return c.Type == conditionType && isCurrent(deployment)
+	})
+}
+
+// find returns the first item that matches, or an empty one.
+func find[T any](items []T, matches func(T) bool) (found T) {
+	if i := slices.IndexFunc(items, matches); i >= 0 {
+		found = items[i]
 	}
-	return appsv1.DeploymentCondition{}
+	return found
 }
 
 func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }

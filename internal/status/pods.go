@@ -231,12 +231,7 @@ func waitingContainer(pod *corev1.Pod) *corev1.ContainerStatus {
 
 // podCondition returns a condition of the pod, or an empty condition.
 func podCondition(pod *corev1.Pod, conditionType corev1.PodConditionType) corev1.PodCondition {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == conditionType {
-			return c
-		}
-	}
-	return corev1.PodCondition{}
+	return find(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == conditionType })
 }
 
 // isFailing reports whether a container has started and is not ready.

@@ -190,14 +190,10 @@ const replicaSetCreateError = "ReplicaSetCreateError"
 
 // replicaSetRejection returns why the ReplicaSet of a Deployment was rejected, or an empty text.
 func replicaSetRejection(deployment *appsv1.Deployment) string {
-	if deployment != nil {
-		for _, c := range deployment.Status.Conditions {
-			if c.Reason == replicaSetCreateError {
-				return c.Message
-			}
-		}
+	if deployment == nil {
+		return ""
 	}
-	return ""
+	return find(deployment.Status.Conditions, func(c appsv1.DeploymentCondition) bool { return c.Reason == replicaSetCreateError }).Message
 }
 
 // restartHint returns the command after which the Deployment controller tries again: it gives up after three minutes.
