@@ -319,17 +319,13 @@ func transformContainers(containers []corev1.ContainerStatus) (reduced []corev1.
 			continue
 		}
 		kept := corev1.ContainerStatus{Name: c.Name, RestartCount: c.RestartCount, Started: c.Started}
+		kept.State.Running = c.State.Running
 		if waiting := c.State.Waiting; waiting != nil {
 			kept.State.Waiting = &corev1.ContainerStateWaiting{Reason: waiting.Reason, Message: Truncate(waiting.Message, maxPodMessage)}
 		}
-		if running := c.State.Running; running != nil {
-			kept.State.Running = &corev1.ContainerStateRunning{StartedAt: running.StartedAt}
-		}
-		if end := c.LastTerminationState.Terminated; end != nil {
-			kept.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{
-				ExitCode: end.ExitCode, Reason: end.Reason, StartedAt: end.StartedAt, FinishedAt: end.FinishedAt,
-				Message: Truncate(end.Message, maxPodMessage),
-			}
+		if end := c.LastTerminationState.Terminated.DeepCopy(); end != nil {
+			end.Message, end.ContainerID = Truncate(end.Message, maxPodMessage), ""
+			kept.LastTerminationState.Terminated = end
 		}
 		reduced = append(reduced, kept)
 	}
