@@ -196,5 +196,5 @@ func (c *child) reconcileVerifier(ctx context.Context) (err error) {
 }
 
 func (rec *reconciliation) canVerify() bool {
-	return len(children.ClusterIPs(rec.inputs)) > 0 && status.Assess(rec.echo, rec.observed).IsUpdated()
+	return len(children.ClusterIPs(rec.inputs)) > 0 && status.Assess(rec.echo, rec.observed).IsUpdated
 }

@@ -45,13 +45,13 @@ type Assessment struct {
 
 	// isAvailable is true if as many pods as the Echo declares run the newest spec and are available.
 	isAvailable bool
-	// isUpdated is true if every child is written, no pod of an earlier spec is left that is not being deleted, and
+	// IsUpdated is true if every child is written, no pod of an earlier spec is left that is not being deleted, and
 	// every pod was available at least once in this generation of the Echo.
-	isUpdated bool
+	IsUpdated bool
 	// earlierPods is the number of pods of earlier specs that may serve clients until earlierPodsEnd.
 	earlierPods    int
 	earlierPodsEnd time.Time
-	// isRolledOut is true if isUpdated, and clients reach no pod of an earlier spec.
+	// isRolledOut is true if IsUpdated, and clients reach no pod of an earlier spec.
 	isRolledOut bool
 
 	// rolloutStart is when the rollout in flight started, and rolloutDeadline is when it is overdue.
@@ -74,16 +74,12 @@ func Assess(echo *echov1.Echo, observed Observation) *Assessment {
 	isWritten := len(observed.Rejected)+len(observed.Waiting) == 0 && observed.Service != nil
 	isComplete := a.progressing.Reason == newReplicaSetAvailable && a.pods.Replicas == a.pods.UpdatedReplicas
 	a.isAvailable = a.pods.UpdatedReplicas >= echo.Spec.Replicas && a.pods.AvailableReplicas >= echo.Spec.Replicas
-	a.isUpdated = isWritten && isComplete && (a.isAvailable || a.previous(echov1.ConditionProgressing).Reason == echov1.ReasonRolledOut)
+	a.IsUpdated = isWritten && isComplete && (a.isAvailable || a.previous(echov1.ConditionProgressing).Reason == echov1.ReasonRolledOut)
 	a.findEarlierPods()
-	a.isRolledOut = a.isUpdated && a.earlierPods == 0
+	a.isRolledOut = a.IsUpdated && a.earlierPods == 0
 	a.findRolloutDeadline()
 	return a
 }
-
-// IsUpdated reports whether every child is written, no pod of an earlier spec is left that is not being deleted, and every
-// pod was available at least once in this generation of the Echo.
-func (a *Assessment) IsUpdated() bool { return a.isUpdated }
 
 // NeedsNewestReplicaSet reports whether the status depends on which ReplicaSet is the newest: a pod
 // fails, or is overdue, while the Echo does not serve its newest spec.
@@ -101,7 +97,7 @@ func (a *Assessment) WaitsForRoom() bool {
 }
 
 // serves reports whether every pod runs the newest spec and is available. Pods of an earlier spec may still stop.
-func (a *Assessment) serves() bool { return a.isUpdated && a.isAvailable }
+func (a *Assessment) serves() bool { return a.IsUpdated && a.isAvailable }
 
 // expired reports whether the time has come.
 func (a *Assessment) expired(at time.Time) bool { return !a.Now.Time.Before(at) }

@@ -34,7 +34,7 @@ func (a *Assessment) rollout() verdict {
 		crashEnd = a.crashWindowEnd()
 	}
 	switch {
-	case failure != nil && !a.isUpdated && a.isOverdue:
+	case failure != nil && !a.IsUpdated && a.isOverdue:
 		return verdict{
 			condition(echov1.ConditionProgressing, metav1.ConditionFalse, echov1.ReasonProgressDeadlineExceeded, "%s", failure.Message),
 			failure, crashEnd,
@@ -42,7 +42,7 @@ func (a *Assessment) rollout() verdict {
 	case !a.isRolledOut:
 		end := a.rolloutDeadline
 		switch {
-		case a.isUpdated:
+		case a.IsUpdated:
 			end = a.earlierPodsEnd
 		case a.replicaFailure.Status == corev1.ConditionTrue:
 			end = a.next(end, a.rolloutStart.Add(countLag))
@@ -67,7 +67,7 @@ func (a *Assessment) progress() string {
 		updated = a.pods.UpdatedReplicas
 	}
 	message := fmt.Sprintf("%d of %d pods run the newest spec, %d are available", updated, a.echo.Spec.Replicas, a.pods.AvailableReplicas)
-	if a.isUpdated && a.earlierPods > 0 {
+	if a.IsUpdated && a.earlierPods > 0 {
 		message += fmt.Sprintf("; clients may still reach %d of an earlier spec until they have stopped", a.earlierPods)
 	}
 	if a.replicaFailure.Status == corev1.ConditionTrue {
@@ -90,7 +90,7 @@ func (a *Assessment) rolloutFailure() *Failure {
 	switch {
 	case !a.isLate():
 		return nil
-	case a.isUpdated:
+	case a.IsUpdated:
 		return &Failure{Reason: echov1.ReasonPodsNotReady, Message: "A pod is not available for a long time: " + a.cause()}
 	default:
 		return &Failure{Reason: echov1.ReasonProgressDeadlineExceeded, Message: "The rollout has not completed in time: " + a.cause()}
@@ -99,7 +99,7 @@ func (a *Assessment) rolloutFailure() *Failure {
 
 // isLate reports whether servers that do not serve have had their time.
 func (a *Assessment) isLate() bool {
-	if a.isUpdated {
+	if a.IsUpdated {
 		return a.expired(a.unavailableSince().Add(deadline))
 	}
 	return a.isOverdue

@@ -103,7 +103,7 @@ var mutants = []mutant{
 	},
 	{
 		"reports Ready too early", 6, "internal/status/assess.go",
-		"	a.findEarlierPods()\n	a.isRolledOut", "	a.isAvailable, a.isUpdated = true, true\n	a.findEarlierPods()\n	a.isRolledOut",
+		"	a.findEarlierPods()\n	a.isRolledOut", "	a.isAvailable, a.IsUpdated = true, true\n	a.findEarlierPods()\n	a.isRolledOut",
 		"internal/status", "",
 	},
 	{
