@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -114,33 +113,14 @@ func echoOfPod(_ context.Context, pod client.Object) (requests []reconcile.Reque
 	return requests
 }
 
-// podChanged passes only pod events that change the failure of the pod, or which containers of
-// a verifier's pod fail, and the end of a server's pod, which Ready waits for. All other changes of pods also
-// change the status of their Deployment or DaemonSet, except for the cause why a pod is overdue.
+// podChanged passes only pod events that change what the status may have from the pod, and the end of a server's pod, which
+// Ready waits for. All other changes of pods also change the status of their Deployment or DaemonSet.
 var podChanged = predicate.Funcs{
-	CreateFunc: func(e event.CreateEvent) bool { return fails(e.Object) },
+	CreateFunc: func(e event.CreateEvent) bool { return podState(e.Object) != "" },
 	DeleteFunc: func(e event.DeleteEvent) bool {
-		return e.Object.GetLabels()[children.EchoLabel] != "" || fails(e.Object)
+		return e.Object.GetLabels()[children.EchoLabel] != "" || podState(e.Object) != ""
 	},
-	UpdateFunc: func(e event.UpdateEvent) bool {
-		failureBefore, containersBefore := podFailure(e.ObjectOld)
-		failure, containers := podFailure(e.ObjectNew)
-		isOverdue := status.IsOverdue(e.ObjectNew.(*corev1.Pod), metav1.Now())
-		return !equality.Semantic.DeepEqual(failureBefore, failure) || !slices.Equal(containersBefore, containers) ||
-			isOverdue && status.PodCause(e.ObjectOld.(*corev1.Pod)) != status.PodCause(e.ObjectNew.(*corev1.Pod))
-	},
+	UpdateFunc: func(e event.UpdateEvent) bool { return podState(e.ObjectOld) != podState(e.ObjectNew) },
 }
 
-func fails(pod client.Object) bool {
-	failure, containers := podFailure(pod)
-	return failure != nil || len(containers) > 0
-}
-
-// podFailure returns the failure of a pod and, for one of a verifier, the containers that fail.
-func podFailure(object client.Object) (failure *status.Failure, containers []string) {
-	pod := object.(*corev1.Pod)
-	if pod.Labels[children.VerifiesLabel] != "" {
-		containers = status.FailingContainers(pod)
-	}
-	return status.PodFailure(pod, metav1.Now()), containers
-}
+func podState(pod client.Object) string { return status.PodState(pod.(*corev1.Pod), metav1.Now()) }

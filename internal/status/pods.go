@@ -179,9 +179,23 @@ func causeOfPods(pods []corev1.Pod, isNewest func(*corev1.Pod) bool) string {
 	return fmt.Sprintf("Pod %s: %s: %s", rejected.Name, cmp.Or(rejected.Status.Reason, string(rejected.Status.Phase)), rejected.Status.Message)
 }
 
-// IsOverdue reports whether a pod had more time than the deadline to become ready. Then the status may have its PodCause.
-func IsOverdue(pod *corev1.Pod, now metav1.Time) bool {
-	return !now.Time.Before(pod.CreationTimestamp.Add(deadline))
+// PodState returns what the status may have from a pod, as one text: its failure; the started containers of a verifier's
+// pod that are not ready, which are those of the layers on which the response is not verified, and those that others
+// added, for example a service mesh; and the PodCause, once the pod had more time than the deadline to become ready.
+func PodState(pod *corev1.Pod, now metav1.Time) (state string) {
+	if failure := PodFailure(pod, now); failure != nil {
+		state = failure.Reason + failure.Message
+	}
+	isVerifier := pod.Labels[children.VerifiesLabel] != "" && !isFinished(pod)
+	for _, container := range containersOf(pod) {
+		if isVerifier && isFailing(container) {
+			state += " " + container.Name
+		}
+	}
+	if isOverdue := !now.Time.Before(pod.CreationTimestamp.Add(deadline)); isOverdue {
+		state += PodCause(pod)
+	}
+	return state
 }
 
 // PodCause returns what the cluster says about a pod that is not ready, or an empty text for any other pod.
@@ -237,21 +251,6 @@ func podCondition(pod *corev1.Pod, conditionType corev1.PodConditionType) corev1
 // isFailing reports whether a container has started and is not ready.
 func isFailing(container corev1.ContainerStatus) bool {
 	return container.Started != nil && *container.Started && !container.Ready
-}
-
-// FailingContainers returns the names of the started containers of a verifier's pod that are not
-// ready: those of the layers on which the response is not verified, and those that others added, for
-// example a service mesh.
-func FailingContainers(pod *corev1.Pod) (names []string) {
-	if isFinished(pod) {
-		return nil
-	}
-	for _, container := range containersOf(pod) {
-		if isFailing(container) {
-			names = append(names, container.Name)
-		}
-	}
-	return names
 }
 
 const (
