@@ -15,8 +15,8 @@ const (
 	slowestWrite = 30 * time.Second
 )
 
-// Pause is the pause between writes of the same kind. The zero value has none. It forgets the writes when the next one
-// is so late that it is not a repetition.
+// Pause is the pause between writes of the same kind, of which each comes when no time remains. The zero value has none. It
+// forgets the writes when the next one is so late that it is not a repetition.
 type Pause struct {
 	writes       int
 	length       time.Duration
@@ -24,10 +24,10 @@ type Pause struct {
 }
 
 // Remaining returns how long the next write has to wait.
-func (p *Pause) Remaining() time.Duration { return max(0, time.Until(p.next)) }
+func (p Pause) Remaining() time.Duration { return max(0, time.Until(p.next)) }
 
 // Length returns the last pause, or 0 if the last write was not paused.
-func (p *Pause) Length() time.Duration { return p.length }
+func (p Pause) Length() time.Duration { return p.length }
 
 // RecordFailure records a failed write, and returns the pause before the next.
 func (p *Pause) RecordFailure() time.Duration {
@@ -40,8 +40,7 @@ func (p *Pause) RecordFailure() time.Duration {
 // caller's own back-off, of at most Max, decides when the write is repeated.
 func (p *Pause) RecordTransientFailure() int {
 	p.count()
-	p.next = time.Now()
-	p.forget = p.next.Add(2 * Max)
+	p.forget = time.Now().Add(2 * Max)
 	return p.writes
 }
 
@@ -53,8 +52,7 @@ func (p *Pause) RecordSuccess(burst int) {
 		p.start(0)
 		return
 	}
-	p.length, p.next = 0, time.Now()
-	p.forget = p.next.Add(2 * Min)
+	p.length, p.forget = 0, time.Now().Add(2*Min)
 }
 
 func (p *Pause) count() {
@@ -65,7 +63,7 @@ func (p *Pause) count() {
 }
 
 // IsForgotten reports whether the next write is no repetition.
-func (p *Pause) IsForgotten() bool { return time.Now().After(p.forget) }
+func (p Pause) IsForgotten() bool { return time.Now().After(p.forget) }
 
 func (p *Pause) start(late time.Duration) {
 	p.length = min(max(2*p.length, Min), Max)

@@ -293,7 +293,7 @@ var _ = Describe("A reconciliation", func() {
 
 	It("remembers recent corrections, and no drift that waits for one", func() {
 		corrected := (&EchoReconciler{}).newReconciliation(echo).child(kind)
-		corrected.memory.entry(kind).corrections["long ago"] = &backoff.Pause{}
+		corrected.memory.entry(kind).corrections["long ago"] = backoff.Pause{}
 		corrected.memory.recordSuccess(kind, drift)
 		corrected.mustWait("other drift")
 		Expect(corrected.memory.children[kind.Name].corrections).To(And(HaveLen(1), HaveKey(drift)))

@@ -55,7 +55,7 @@ type childMemory struct {
 	// failure is what the status reports until the next write.
 	failure *status.Failure
 	// corrections are the writes that revert the same drift, by its description.
-	corrections map[string]*backoff.Pause
+	corrections map[string]backoff.Pause
 	// writer is the field manager of the last repeated drift.
 	writer string
 	// reads are those of an object of another owner.
@@ -79,11 +79,7 @@ func (m *memories) forGeneration(echo *echov1.Echo) *memory {
 	}
 	if now.Sub(m.swept) > memoryTime {
 		m.swept = now
-		for uid, e := range m.byUID {
-			if now.Sub(e.used) > memoryTime {
-				delete(m.byUID, uid)
-			}
-		}
+		maps.DeleteFunc(m.byUID, func(_ types.UID, e *memory) bool { return now.Sub(e.used) > memoryTime })
 	}
 	e := m.byUID[echo.UID]
 	if e == nil {
@@ -106,7 +102,7 @@ func (m *memory) entry(kind children.Kind) *childMemory {
 		if m.children == nil {
 			m.children = map[string]*childMemory{}
 		}
-		c = &childMemory{corrections: map[string]*backoff.Pause{}}
+		c = &childMemory{corrections: map[string]backoff.Pause{}}
 		m.children[kind.Name] = c
 	}
 	return c
@@ -115,20 +111,13 @@ func (m *memory) entry(kind children.Kind) *childMemory {
 // mustWait reports whether the next write of a child has to wait, and reports why. A correction names the drift that the
 // write would revert.
 func (c *child) mustWait(correction string) bool {
-	remembered := c.memory.children[c.kind.Name]
-	if remembered == nil {
-		return false
+	remembered := cmp.Or(c.memory.children[c.kind.Name], &childMemory{})
+	pause := max(remembered.writes.Remaining(), remembered.corrections[correction].Remaining())
+	if pause > 0 {
+		c.failure = remembered.failure
+		c.requeue(pause)
 	}
-	pause := remembered.writes.Remaining()
-	if drift := remembered.corrections[correction]; drift != nil {
-		pause = max(pause, drift.Remaining())
-	}
-	if pause <= 0 {
-		return false
-	}
-	c.failure = remembered.failure
-	c.requeue(pause)
-	return true
+	return pause > 0
 }
 
 // reportRepeatedDrift reports the drift that an external writer repeats, also just after its correction: a status that
@@ -157,18 +146,10 @@ func (m *memory) recordSuccess(kind children.Kind, correction string) {
 	c := m.entry(kind)
 	c.failure = nil
 	c.writes.RecordSuccess(childBurst)
-	maps.DeleteFunc(c.corrections, func(_ string, p *backoff.Pause) bool { return p.IsForgotten() })
-	if c.corrections[correction] == nil {
-		c.corrections[correction] = &backoff.Pause{}
-	}
-	c.corrections[correction].RecordSuccess(correctionBurst)
-}
-
-// recordFailure returns what to report about a child until its next write, and the pause before that.
-func (m *memory) recordFailure(kind children.Kind, reason, message string) (*status.Failure, time.Duration) {
-	c := m.entry(kind)
-	c.failure = &status.Failure{Reason: reason, Message: kind.Name + ": " + message}
-	return c.failure, c.writes.RecordFailure()
+	maps.DeleteFunc(c.corrections, func(_ string, p backoff.Pause) bool { return p.IsForgotten() })
+	drift := c.corrections[correction]
+	drift.RecordSuccess(correctionBurst)
+	c.corrections[correction] = drift
 }
 
 // recordTransientFailure records a failed write that may succeed when it is repeated, and returns the number of recent writes.
@@ -176,16 +157,6 @@ func (m *memory) recordTransientFailure(kind children.Kind) int {
 	c := m.entry(kind)
 	c.failure = nil
 	return c.writes.RecordTransientFailure()
-}
-
-// readOwnerAfter returns when to read an object of another owner again. The watch does not report the deletion of an
-// object without the operator's label.
-func (m *memory) readOwnerAfter(kind children.Kind) time.Duration {
-	reads := &m.entry(kind).reads
-	if pause := reads.Remaining(); pause > 0 {
-		return pause
-	}
-	return reads.RecordFailure()
 }
 
 // repeatedDrift reports that an external writer changes a child again after each correction.

@@ -94,14 +94,19 @@ func isOverload(err error) bool {
 
 // fail reports a failure until the next write, which has to wait.
 func (c *child) fail(reason, message string) {
-	var pause time.Duration
-	c.failure, pause = c.memory.recordFailure(c.kind, reason, message)
-	c.requeue(pause)
+	remembered := c.memory.entry(c.kind)
+	remembered.failure = &status.Failure{Reason: reason, Message: c.kind.Name + ": " + message}
+	c.failure = remembered.failure
+	c.requeue(remembered.writes.RecordFailure())
 }
 
 // reportOwner reports an object under the child's name that the Echo does not control.
 func (c *child) reportOwner(live client.Object) {
-	c.requeue(c.memory.readOwnerAfter(c.kind))
+	reads := &c.memory.entry(c.kind).reads
+	if reads.Remaining() == 0 {
+		reads.RecordFailure()
+	}
+	c.requeue(reads.Remaining()) // The watch does not report the deletion of an object without the operator's label.
 	controller := metav1.GetControllerOf(live)
 	isEcho := controller != nil && schema.FromAPIVersionAndKind(controller.APIVersion, controller.Kind).GroupKind() == echov1.GroupVersion.WithKind(echoKind).GroupKind()
 	if isEcho && controller.Name == c.echo.Name {

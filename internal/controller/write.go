@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/backoff"
 	"github.com/kkloud-io/echo-operator/internal/children"
 )
 
@@ -114,7 +115,7 @@ func (c *child) patch(ctx context.Context, live, desired client.Object, isDrift 
 	if err != nil {
 		return err
 	}
-	if remembered := c.memory.children[c.kind.Name]; isDrift && remembered != nil && remembered.corrections[correction] != nil {
+	if remembered := c.memory.children[c.kind.Name]; isDrift && remembered != nil && remembered.corrections[correction] != (backoff.Pause{}) {
 		remembered.writer = c.lastWriter(ctx)
 	}
 	object := live.DeepCopyObject().(client.Object)

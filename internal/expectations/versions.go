@@ -2,6 +2,7 @@
 package expectations
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -47,11 +48,7 @@ func (v *Versions) Record(kind string, written client.Object) {
 	}
 	if now.Sub(v.swept) > maxLag {
 		v.swept = now
-		for key, w := range v.written {
-			if now.Sub(w.at) > maxLag {
-				delete(v.written, key)
-			}
-		}
+		maps.DeleteFunc(v.written, func(_ object, w write) bool { return now.Sub(w.at) > maxLag })
 	}
 	v.written[object{kind, client.ObjectKeyFromObject(written)}] = write{version: written.GetResourceVersion(), at: now}
 }
