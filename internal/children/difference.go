@@ -56,17 +56,10 @@ type Difference struct {
 	Hash string
 }
 
-// Compare returns how a live child differs from its desired state. It fails if one of them cannot be encoded
-// in JSON.
-func Compare(kind Kind, live, desired Object) (d Difference, err error) {
-	before, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
-	if err != nil {
-		return d, fmt.Errorf("encode the live child: %w", err)
-	}
-	after, err := runtime.DefaultUnstructuredConverter.ToUnstructured(desired)
-	if err != nil {
-		return d, fmt.Errorf("encode the desired child: %w", err)
-	}
+// Compare returns how a live child differs from its desired state.
+func Compare(kind Kind, live, desired Object) (d Difference) {
+	before, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(live) // It fails only for types that no API has.
+	after, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(desired)
 	hash := sha256.New()
 	walk("", before, after, func(field string, live, desired any) {
 		d.Fields = append(d.Fields, field)
@@ -76,7 +69,7 @@ func Compare(kind Kind, live, desired Object) (d Difference, err error) {
 		fmt.Fprintf(hash, "%q %#v %#v\n", field, live, desired)
 	})
 	d.Hash = hex.EncodeToString(hash.Sum(nil)[:8])
-	return d, nil
+	return d
 }
 
 // walk visits, in order, the fields in which two values in JSON differ, for example "spec.containers[echo].image".
@@ -145,14 +138,8 @@ func within(field, parent string) bool {
 // leaves fields alone that this client does not know. The API server rejects it as invalid, before
 // admission and without any change, if the child is not in the version that was read.
 func LockedPatch(live, desired Object) ([]byte, error) {
-	before, err := json.Marshal(live)
-	if err != nil {
-		return nil, fmt.Errorf("encode the live child: %w", err)
-	}
-	after, err := json.Marshal(desired)
-	if err != nil {
-		return nil, fmt.Errorf("encode the desired child: %w", err)
-	}
+	before, _ := json.Marshal(live) // CreatePatch fails without an encoding.
+	after, _ := json.Marshal(desired)
 	operations, err := jsonpatch.CreatePatch(before, after)
 	if err != nil {
 		return nil, fmt.Errorf("compare the live child with the desired: %w", err)

@@ -60,7 +60,8 @@ func (c *child) create(ctx context.Context) error {
 	if isRepair {
 		c.Metrics.CountCorrection(c.kind.Name)
 	}
-	return c.afterWrite(object, correction)
+	c.afterWrite(object, correction)
+	return nil
 }
 
 // accepted returns the record of accepted changes of the child in the Echo's status, or nil.
@@ -89,9 +90,9 @@ func (c *child) update(ctx context.Context, live client.Object) error {
 	isDrift := isAcceptedNow || children.EchoGeneration(live) == c.echo.Generation && !isFollowing
 	correction := ""
 	if isDrift {
-		drift, err := children.Compare(c.kind, live, desired)
-		if err != nil || isAcceptedNow && c.overridden.Hash == drift.Hash {
-			return err
+		drift := children.Compare(c.kind, live, desired)
+		if isAcceptedNow && c.overridden.Hash == drift.Hash {
+			return nil
 		}
 		correction = drift.Description()
 	}
@@ -132,7 +133,8 @@ func (c *child) patch(ctx context.Context, live, desired client.Object, isDrift 
 	case isService:
 		c.memory.serviceChanged = time.Now()
 	}
-	return c.afterWrite(object, correction)
+	c.afterWrite(object, correction)
+	return nil
 }
 
 // lastWriter returns the field manager that changed the child last, or an empty text. The cache lacks field managers.
@@ -154,22 +156,18 @@ func (c *child) lastWriter(ctx context.Context) (manager string) {
 
 // afterWrite compares the object that a write returned with its desired state. Admission would change
 // it again, so an immediate retry has no effect. A correction names the drift that was reverted.
-func (c *child) afterWrite(object client.Object, correction string) error {
+func (c *child) afterWrite(object client.Object, correction string) {
 	c.object, c.overridden = object, nil
 	if desired, changed := children.Desired(c.kind, object, c.echo, c.inputs); changed {
-		difference, err := children.Compare(c.kind, object, desired)
-		if err != nil {
-			return err
-		}
+		difference := children.Compare(c.kind, object, desired)
 		if len(difference.ResponseFields) > 0 {
 			c.fail(echov1.ReasonRejected, fmt.Sprintf(
 				"an admission policy or webhook changed %s, which determines the response", strings.Join(difference.ResponseFields, ", ")))
-			return nil
+			return
 		}
 		c.overridden = difference.Overridden(c.kind.Name)
 	}
 	c.memory.recordSuccess(c.kind, correction)
-	return nil
 }
 
 // remove deletes a child that is not wanted, in the version that was read.

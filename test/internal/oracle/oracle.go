@@ -147,6 +147,5 @@ func difference(kind children.Kind, live children.Object, echo *echov1.Echo, inp
 	if !changed {
 		return ""
 	}
-	compared, err := children.Compare(kind, live, desired)
-	return fmt.Sprint(compared.Fields, err)
+	return fmt.Sprint(children.Compare(kind, live, desired).Fields)
 }
