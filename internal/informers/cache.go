@@ -3,6 +3,8 @@
 package informers
 
 import (
+	"context"
+	"fmt"
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +14,7 @@ import (
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
+	"github.com/kkloud-io/echo-operator/internal/status"
 )
 
 // CacheOptions limits the cache to the namespaces, unless there are none, and to objects with the
@@ -24,12 +27,12 @@ func CacheOptions(namespaces []string, optional *Optional) cache.Options {
 		DefaultWatchErrorHandler:    optional.WatchFailed,
 		ByObject: map[client.Object]cache.ByObject{
 			&echov1.Echo{}: {Transform: transformEcho},
-			&corev1.Pod{}:  {Label: managed, Transform: transformPod},
+			&corev1.Pod{}:  {Label: managed, Transform: func(pod any) (any, error) { return status.TransformPod(pod.(*corev1.Pod)), nil }},
 		},
 	}
 	for _, kind := range children.WatchedKinds() {
 		options.ByObject[kind.New()] = cache.ByObject{Label: managed, Transform: func(object any) (any, error) {
-			return transformChild(kind, object), nil
+			return transformChild(kind, object.(client.Object)), nil
 		}}
 	}
 	if len(namespaces) > 0 {
@@ -44,14 +47,35 @@ func CacheOptions(namespaces []string, optional *Optional) cache.Options {
 // transformEcho removes metadata that the operator does not use, and shares the texts of conditions, which
 // are equal in most Echoes. A write of the status does not change metadata.
 func transformEcho(object any) (any, error) {
-	if echo, ok := object.(*echov1.Echo); ok {
-		echo.ManagedFields, echo.Labels, echo.Annotations = nil, nil, nil
-		for i := range echo.Status.Conditions {
-			c := &echo.Status.Conditions[i]
-			for _, text := range []*string{&c.Type, (*string)(&c.Status), &c.Reason, &c.Message} {
-				*text = unique.Make(*text).Value()
-			}
+	echo := object.(*echov1.Echo)
+	echo.ManagedFields, echo.Labels, echo.Annotations = nil, nil, nil
+	for i := range echo.Status.Conditions {
+		c := &echo.Status.Conditions[i]
+		for _, text := range []*string{&c.Type, (*string)(&c.Status), &c.Reason, &c.Message} {
+			*text = unique.Make(*text).Value()
 		}
 	}
-	return object, nil
+	return echo, nil
+}
+
+// The names of the cache indexes of pods, by the Echo that they serve or verify.
+const (
+	PodsByEcho     = "echo"
+	PodsByVerified = "verified echo"
+)
+
+// IndexPods adds the indexes.
+func IndexPods(ctx context.Context, indexer client.FieldIndexer) error {
+	for index, label := range map[string]string{PodsByEcho: children.EchoLabel, PodsByVerified: children.VerifiesLabel} {
+		err := indexer.IndexField(ctx, &corev1.Pod{}, index, func(pod client.Object) []string {
+			if name := pod.GetLabels()[label]; name != "" {
+				return []string{name}
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("index pods by Echo: %w", err)
+		}
+	}
+	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
@@ -40,7 +39,7 @@ func TestChildrenOfTheDefaultServerAreCached(t *testing.T) {
 			child := kind.New()
 			child.SetName(kind.ChildName(echo))
 			kind.Mutate(child, echo, inputs)
-			if IsStub(transformChild(kind, child).(client.Object)) {
+			if IsStub(transformChild(kind, child)) {
 				t.Errorf("%s: %s has %d bytes, want at most %d", c.Name, kind.Name, child.(interface{ Size() int }).Size(), maxCachedSize)
 			}
 		}

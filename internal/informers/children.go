@@ -2,7 +2,6 @@ package informers
 
 import (
 	"encoding/json"
-	"math"
 	"unique"
 
 	policyv1 "k8s.io/api/policy/v1"
@@ -18,13 +17,9 @@ const maxCachedSize = 224 << 10
 
 // transformChild reduces the memory of a cached object: a child shares values with the others, and anything else
 // becomes a stub.
-func transformChild(kind children.Kind, cached any) any {
-	object, ok := cached.(client.Object)
-	if !ok {
-		return cached // The last known state of a deleted object, which is transformed already.
-	}
+func transformChild(kind children.Kind, object client.Object) client.Object {
 	object.SetManagedFields(nil)
-	if budget, is := cached.(*policyv1.PodDisruptionBudget); is {
+	if budget, is := object.(*policyv1.PodDisruptionBudget); is {
 		budget.Status = policyv1.PodDisruptionBudgetStatus{}
 	}
 	if !isChild(object) || size(object) > maxCachedSize {
@@ -32,7 +27,7 @@ func transformChild(kind children.Kind, cached any) any {
 	}
 	children.ShareMeta(object)
 	children.Share(object)
-	return cached
+	return object
 }
 
 // size returns the size of an object in bytes, or a larger number.
@@ -40,10 +35,7 @@ func size(object client.Object) int {
 	if sized, ok := object.(interface{ Size() int }); ok {
 		return sized.Size()
 	}
-	encoding, err := json.Marshal(object)
-	if err != nil {
-		return math.MaxInt
-	}
+	encoding, _ := json.Marshal(object) // Of a type of the Gateway API.
 	return len(encoding)
 }
 

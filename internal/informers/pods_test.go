@@ -50,22 +50,15 @@ func largePod() *corev1.Pod {
 	return pod
 }
 
-func slim(t *testing.T, pod *corev1.Pod) *corev1.Pod {
-	t.Helper()
-	slimmed, err := transformPod(pod.DeepCopy())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return slimmed.(*corev1.Pod)
-}
+func slim(pod *corev1.Pod) *corev1.Pod { return status.TransformPod(pod.DeepCopy()) }
 
 func TestCachedPodHasABoundedSize(t *testing.T) {
 	pod := largePod()
-	if size, limit := slim(t, pod).Size(), 150_000; size > limit {
+	if size, limit := slim(pod).Size(), 150_000; size > limit {
 		t.Errorf("size of a pod with the label %s = %d bytes, want at most %d", children.EchoLabel, size, limit)
 	}
 	pod.Labels[children.EchoLabel] = ""
-	if size, limit := slim(t, pod).Size(), 100; size > limit {
+	if size, limit := slim(pod).Size(), 100; size > limit {
 		t.Errorf("size of a pod without the label %s = %d bytes, want at most %d", children.EchoLabel, size, limit)
 	}
 	pod.Labels[children.EchoLabel] = "hello"
@@ -77,7 +70,7 @@ func TestCachedPodHasABoundedSize(t *testing.T) {
 			{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: since, Message: "m"},
 		},
 	}
-	got := slim(t, pod)
+	got := slim(pod)
 	labels := map[string]string{children.EchoLabel: "hello", appsv1.DefaultDeploymentUniqueLabelKey: "abc", children.ResponseLabel: "def"}
 	if !maps.Equal(got.Labels, labels) {
 		t.Errorf("labels = %v, want %v", got.Labels, labels)
@@ -100,19 +93,15 @@ func TestCachedPodNamesItsSchedulingGates(t *testing.T) {
 		}},
 	}
 	want := "SchedulingGated: Scheduling is blocked due to non-empty scheduling gates: example.com/quota, example.com/cost"
-	if got := status.PodCause(slim(t, pod)); !strings.HasSuffix(got, want) {
+	if got := status.PodCause(slim(pod)); !strings.HasSuffix(got, want) {
 		t.Errorf("cause = %q, want %q at its end", got, want)
 	}
 }
 
 // A transform may receive an object that it has already transformed.
 func TestCachedPodDoesNotChangeIfItIsReducedAgain(t *testing.T) {
-	once := slim(t, largePod())
-	if again := slim(t, once); !equality.Semantic.DeepEqual(once, again) {
+	once := slim(largePod())
+	if again := slim(once); !equality.Semantic.DeepEqual(once, again) {
 		t.Errorf("reduced once = %v, again = %v", once, again)
-	}
-	unknown := "not a pod"
-	if got, err := transformPod(unknown); got != any(unknown) || err != nil {
-		t.Errorf("transformPod of another type = %v, %v, want it unchanged", got, err)
 	}
 }
