@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kkloud-io/echo-operator/internal/children"
-	"github.com/kkloud-io/echo-operator/internal/informers"
 	"github.com/kkloud-io/echo-operator/internal/status"
 )
 
@@ -26,11 +25,11 @@ import (
 // observePods adds the pods of the Echo to the observation, and those of its verifier if the status depends on them.
 func (rec *reconciliation) observePods(ctx context.Context) (err error) {
 	rec.observed.Now = metav1.Now()
-	if rec.observed.Pods, err = rec.podsBy(ctx, informers.PodsByEcho); err != nil {
+	if rec.observed.Pods, err = rec.podsBy(ctx, children.EchoLabel); err != nil {
 		return err
 	}
 	if status.NeedsVerifierPods(rec.observed) {
-		if rec.observed.Verification.Pods, err = rec.podsBy(ctx, informers.PodsByVerified); err != nil {
+		if rec.observed.Verification.Pods, err = rec.podsBy(ctx, children.VerifiesLabel); err != nil {
 			return err
 		}
 	}
@@ -61,9 +60,9 @@ func (rec *reconciliation) retryPods(ctx context.Context) {
 	rec.versions.Record("Deployment", deployment)
 }
 
-func (rec *reconciliation) podsBy(ctx context.Context, index string) ([]corev1.Pod, error) {
+func (rec *reconciliation) podsBy(ctx context.Context, label string) ([]corev1.Pod, error) {
 	var pods corev1.PodList
-	err := rec.Client.List(ctx, &pods, client.InNamespace(rec.echo.Namespace), client.MatchingFields{index: rec.echo.Name})
+	err := rec.Client.List(ctx, &pods, client.InNamespace(rec.echo.Namespace), client.MatchingFields{label: rec.echo.Name})
 	return pods.Items, err
 }
 

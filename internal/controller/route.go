@@ -94,7 +94,7 @@ func (rec *reconciliation) readOwners(ctx context.Context) (*gatewayv1.HTTPRoute
 	} else {
 		own = &gatewayv1.HTTPRoute{}
 	}
-	pods, err := rec.podsBy(ctx, informers.PodsByEcho)
+	pods, err := rec.podsBy(ctx, children.EchoLabel)
 	for _, pod := range status.ReadyPods(pods) {
 		rec.inputs.Pods = append(rec.inputs.Pods, metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID})
 	}

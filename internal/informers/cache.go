@@ -58,16 +58,10 @@ func transformEcho(object any) (any, error) {
 	return echo, nil
 }
 
-// The names of the cache indexes of pods, by the Echo that they serve or verify.
-const (
-	PodsByEcho     = "echo"
-	PodsByVerified = "verified echo"
-)
-
-// IndexPods adds the indexes.
+// IndexPods adds indexes of pods by the Echo that they serve or verify. The name of an index is that of the label.
 func IndexPods(ctx context.Context, indexer client.FieldIndexer) error {
-	for index, label := range map[string]string{PodsByEcho: children.EchoLabel, PodsByVerified: children.VerifiesLabel} {
-		err := indexer.IndexField(ctx, &corev1.Pod{}, index, func(pod client.Object) []string {
+	for _, label := range []string{children.EchoLabel, children.VerifiesLabel} {
+		err := indexer.IndexField(ctx, &corev1.Pod{}, label, func(pod client.Object) []string {
 			if name := pod.GetLabels()[label]; name != "" {
 				return []string{name}
 			}

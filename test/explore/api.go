@@ -174,7 +174,7 @@ func (c *apiClient) List(_ context.Context, into client.ObjectList, options ...c
 	for _, k := range sorted(c.cached, "Pod") {
 		pod := c.cached[k].Object.(*corev1.Pod) //nolint:forcetypeassert // The key has the kind.
 		for _, requirement := range o.FieldSelector.Requirements() {
-			if pod.Labels[podIndexes[requirement.Field]] == requirement.Value {
+			if pod.Labels[requirement.Field] == requirement.Value {
 				list.Items = append(list.Items, *pod.DeepCopy())
 			}
 		}

@@ -11,13 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	"github.com/kkloud-io/echo-operator/internal/children"
-	"github.com/kkloud-io/echo-operator/internal/informers"
 	"github.com/kkloud-io/echo-operator/internal/testing/controlplane"
 )
-
-// podIndexes are the labels of pods by which the cache indexes them.
-var podIndexes = map[string]string{informers.PodsByEcho: children.EchoLabel, informers.PodsByVerified: children.VerifiesLabel}
 
 // hashOf identifies a template of pods.
 func hashOf(template corev1.PodTemplateSpec) string {

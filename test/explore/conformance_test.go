@@ -105,7 +105,7 @@ type withIndex struct{ client.Client }
 func (c withIndex) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
 	if selector := (&client.ListOptions{}).ApplyOptions(options).FieldSelector; selector != nil {
 		r := selector.Requirements()[0]
-		options = []client.ListOption{client.InNamespace(namespace), client.MatchingLabels{podIndexes[r.Field]: r.Value}}
+		options = []client.ListOption{client.InNamespace(namespace), client.MatchingLabels{r.Field: r.Value}}
 	}
 	return c.Client.List(ctx, into, options...)
 }
