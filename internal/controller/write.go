@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -194,13 +193,10 @@ func (c *child) remove(ctx context.Context, live client.Object) error {
 // out of date. It is called only if a child indicates that.
 func (rec *reconciliation) checkNewest(ctx context.Context) error {
 	var newest echov1.Echo
-	err := rec.APIReader.Get(ctx, client.ObjectKeyFromObject(rec.echo), &newest)
-	if apierrors.IsNotFound(err) {
-		return errStaleEcho
-	}
-	if err != nil {
+	if err := rec.APIReader.Get(ctx, client.ObjectKeyFromObject(rec.echo), &newest); client.IgnoreNotFound(err) != nil {
 		return err
 	}
+	// One that was not found has no UID.
 	isNewest := newest.UID == rec.echo.UID && newest.Generation == rec.echo.Generation && newest.DeletionTimestamp == nil
 	if !isNewest {
 		return errStaleEcho
