@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
@@ -81,8 +83,7 @@ func (c *child) mayHaveLeftover(ctx context.Context) bool {
 		return false
 	}
 	reported := c.echo.Status
-	degraded := meta.FindStatusCondition(reported.Conditions, echov1.ConditionDegraded)
-	isRejected := degraded != nil && degraded.Reason == echov1.ReasonRejected
+	isRejected := c.reason(echov1.ConditionDegraded) == echov1.ReasonRejected
 	isNotAllowed := c.kind.Wanted(c.echo) // But not by the administrator.
 	isOutdated := reported.ObservedGeneration != c.echo.Generation || isNotAllowed
 	isNew := reported.ObservedGeneration <= 0
@@ -94,8 +95,7 @@ func (c *child) mayHaveLeftover(ctx context.Context) bool {
 	case c.kind.OptionalAPI:
 		return isRouted(c.echo)
 	case c.kind.Verifier:
-		verified := meta.FindStatusCondition(reported.Conditions, echov1.ConditionVerified)
-		return verified != nil && verified.Reason != echov1.ReasonEveryNodeNotAllowed
+		return !slices.Contains([]string{"", echov1.ReasonEveryNodeNotAllowed}, c.reason(echov1.ConditionVerified))
 	default:
 		return c.hadReplicas(ctx)
 	}
@@ -109,6 +109,11 @@ func (rec *reconciliation) hadReplicas(ctx context.Context) bool {
 	return err != nil || rec.echo.Status.Replicas > 1 || deployment.Spec.Replicas == nil || *deployment.Spec.Replicas > 1
 }
 
+// reason returns the reason that the status has for a condition, or an empty text.
+func (c *child) reason(conditionType string) string {
+	return ptr.Deref(meta.FindStatusCondition(c.echo.Status.Conditions, conditionType), metav1.Condition{}).Reason
+}
+
 // isRouted reports whether the status reports about an HTTPRoute.
 func isRouted(echo *echov1.Echo) bool {
 	return meta.FindStatusCondition(echo.Status.Conditions, echov1.ConditionRouted) != nil
@@ -116,20 +121,12 @@ func isRouted(echo *echov1.Echo) bool {
 
 // previouslyReconciled reports whether the status was written after the child had been created.
 func (c *child) previouslyReconciled() bool {
-	if c.kind.Verifier {
-		verified := meta.FindStatusCondition(c.echo.Status.Conditions, echov1.ConditionVerified)
-		if verified == nil || verified.Reason == echov1.ReasonRollingOut || verified.Reason == echov1.ReasonEveryNodeNotAllowed {
-			return false
-		}
-	}
-	if routed := meta.FindStatusCondition(c.echo.Status.Conditions, echov1.ConditionRouted); c.kind.OptionalAPI && routed != nil {
-		switch routed.Reason {
-		case echov1.ReasonRouteNotCreated, echov1.ReasonRouteNotFound, echov1.ReasonRouteNotOverridable:
-			return false
-		}
-	}
+	lacksVerifier := c.kind.Verifier && slices.Contains(
+		[]string{"", echov1.ReasonRollingOut, echov1.ReasonEveryNodeNotAllowed}, c.reason(echov1.ConditionVerified))
+	lacksRoute := c.kind.OptionalAPI && slices.Contains(
+		[]string{echov1.ReasonRouteNotCreated, echov1.ReasonRouteNotFound, echov1.ReasonRouteNotOverridable}, c.reason(echov1.ConditionRouted))
 	observed := c.echo.Status.ObservedGeneration
 	hasNewestStatus := observed == c.echo.Generation
 	hasEveryChildOfTheKind := !c.kind.Conditional && observed > 0
-	return hasNewestStatus || hasEveryChildOfTheKind
+	return !lacksVerifier && !lacksRoute && (hasNewestStatus || hasEveryChildOfTheKind)
 }
