@@ -135,7 +135,8 @@ func (c *child) reportMissingKind(missing error) error {
 		return nil
 	case isNotServed:
 		c.requeue(c.Optional.Period)
-		c.observed.Route = &status.Route{NotInstalled: true}
+		c.observed.Route = &status.Route{Unresolved: &status.Failure{Reason: echov1.ReasonGatewayAPINotInstalled,
+			Message: "The cluster does not serve HTTPRoute in gateway.networking.k8s.io/v1: install the CRDs of the Gateway API"}}
 		return nil
 	case errors.Is(missing, informers.ErrNotYet):
 		return missing

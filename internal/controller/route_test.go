@@ -325,6 +325,8 @@ var _ = Describe("While the API server does not serve HTTPRoutes", Ordered, func
 	expectNotInstalled := func(echo *echov1.Echo) {
 		GinkgoHelper()
 		expectRouted(echo, notInstalled, "False GatewayAPINotInstalled", "True GatewayAPINotInstalled")
+		Expect(meta.FindStatusCondition(echo.Status.Conditions, echov1.ConditionRouted).Message).To(
+			Equal("The cluster does not serve HTTPRoute in gateway.networking.k8s.io/v1: install the CRDs of the Gateway API"))
 		expectCondition(echo, echov1.ConditionAvailable, metav1.ConditionTrue, echov1.ReasonServing)
 		expectCondition(echo, echov1.ConditionProgressing, metav1.ConditionFalse, echov1.ReasonRolledOut)
 	}

@@ -214,7 +214,7 @@ func fillRoute(echo *echov1.Echo, observed *Observation, filler *randfill.Filler
 	}
 	switch filler.Fill(&state); state {
 	case 0:
-		return &Route{NotInstalled: true}, false
+		return &Route{Unresolved: &Failure{Reason: echov1.ReasonGatewayAPINotInstalled, Message: "m"}}, false
 	case 1:
 		return &Route{}, false
 	case 2:

@@ -22,13 +22,11 @@ type Route struct {
 	Object *gatewayv1.HTTPRoute
 	// Failure is the failure of the HTTPRoute in Observation.Rejected, or nil.
 	Failure *Failure
-	// NotInstalled is true if the cluster does not serve HTTPRoutes.
-	NotInstalled bool
 	// Waiting is what the HTTPRoute waits for, without a failure.
 	Waiting string
 	// ParentRefs are the references of the HTTPRoute to its Gateways.
 	ParentRefs []gatewayv1.ParentReference
-	// Unresolved is why overrides have no desired state, or nil: ReasonRouteNotFound or ReasonRouteNotOverridable.
+	// Unresolved is why there is no desired state, or nil: ReasonGatewayAPINotInstalled, ReasonRouteNotFound or ReasonRouteNotOverridable.
 	Unresolved *Failure
 }
 
@@ -55,9 +53,6 @@ func (a *Assessment) route() verdict {
 		return verdict{routed, nil, end}
 	}
 	switch {
-	case route.NotInstalled:
-		return fails(echov1.ReasonGatewayAPINotInstalled, echov1.ReasonGatewayAPINotInstalled,
-			"The cluster does not serve HTTPRoute in gateway.networking.k8s.io/v1: install the CRDs of the Gateway API")
 	case route.Failure != nil:
 		return fails(route.Failure.Reason, echov1.ReasonRouteRejected, route.Failure.Message)
 	case route.Unresolved != nil && route.Unresolved.Reason == echov1.ReasonRouteNotFound:

@@ -76,8 +76,8 @@ var routeTests = map[string]struct {
 	want     string
 	others   string
 }{
-	"the API is not installed": {Route{NotInstalled: true},
-		"False GatewayAPINotInstalled: The cluster does not serve HTTPRoute in gateway.networking.k8s.io/v1: install the CRDs of the Gateway API",
+	"the API is not installed": {Route{Unresolved: &Failure{echov1.ReasonGatewayAPINotInstalled, "m"}},
+		"False GatewayAPINotInstalled: m",
 		"-GatewayAPINotInstalled +GatewayAPINotInstalled"},
 	"no HTTPRoute": {Route{}, "Unknown RouteNotCreated: HTTPRoute echo-hello does not exist", "-RouteNotCreated -AsExpected"},
 	"no status":    {Route{Object: routeOf()}, noStatus + public + ", " + internal, "-RouteNotReconciled -AsExpected"},
