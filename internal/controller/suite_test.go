@@ -164,7 +164,7 @@ func startChangedOperator(change func(*EchoReconciler), condition client.ObjectK
 	}
 	change(reconciler)
 	Expect(reconciler.SetupWithManager(ctx, mgr)).To(Succeed())
-	registry.MustRegister(metrics.Echoes(mgr.GetCache()), metrics.NamespaceServed(namespaces.Served()))
+	registry.MustRegister(metrics.Echoes(mgr.GetCache()), metrics.NamespaceServed(namespaces.Watched, namespaces.Readable()))
 	if condition.Name != "" {
 		upgradeable := &olm.UpgradeableReconciler{Condition: condition, RolloutInFlight: status.RolloutInFlight}
 		Expect(upgradeable.SetupWithManager(ctx, mgr)).To(Succeed())

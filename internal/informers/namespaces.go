@@ -50,8 +50,8 @@ func NewNamespaces(ctx context.Context, reader client.Reader, watched []string) 
 		return n
 	}
 	results := n.probe(ctx, watched)
-	for _, namespace := range watched {
-		if err := results[namespace]; isRejection(err) {
+	for i, namespace := range watched {
+		if err := results[i]; isRejection(err) {
 			n.leftOut = append(n.leftOut, namespace)
 			log.Log.Info("The namespace cannot be read; it is left out until it can", "namespace", namespace, "error", status.Truncate(err.Error(), maxFailure))
 		}
@@ -65,15 +65,6 @@ func NewNamespaces(ctx context.Context, reader client.Reader, watched []string) 
 // Readable returns the namespaces that are not left out. None means all.
 func (n *Namespaces) Readable() []string {
 	return slices.DeleteFunc(slices.Clone(n.Watched), func(namespace string) bool { return slices.Contains(n.leftOut, namespace) })
-}
-
-// Served returns for each watched namespace whether it was readable. It is empty for an operator that watches all.
-func (n *Namespaces) Served() map[string]bool {
-	served := map[string]bool{}
-	for _, namespace := range n.Watched {
-		served[namespace] = !slices.Contains(n.leftOut, namespace)
-	}
-	return served
 }
 
 // Await returns ErrReadable when a namespace that was left out can be read or, while the cache is not synced, when only some
@@ -90,38 +81,33 @@ func (n *Namespaces) Await(ctx context.Context, isSynced func() bool) error {
 			probed = n.Watched
 		}
 		var readable, rejected []string
-		for namespace, err := range n.probe(ctx, probed) {
+		for i, err := range n.probe(ctx, probed) {
 			switch {
 			case isRejection(err):
-				rejected = append(rejected, namespace)
+				rejected = append(rejected, probed[i])
 			case err == nil:
-				readable = append(readable, namespace)
+				readable = append(readable, probed[i])
 			}
 		}
 		hasChanged := len(n.leftOut) > 0 || len(rejected) > 0 && !isSynced()
 		if len(readable) > 0 && hasChanged && ctx.Err() == nil {
-			return fmt.Errorf("%w: %v", ErrReadable, slices.Sorted(slices.Values(readable)))
+			return fmt.Errorf("%w: %v", ErrReadable, readable)
 		}
 	}
 }
 
-// probe reads one object of each kind in the namespaces, and returns the first error for each namespace, or nil.
-func (n *Namespaces) probe(ctx context.Context, namespaces []string) map[string]error {
+// probe reads one object of each kind in the namespaces, and returns the first error in each namespace, or nil.
+func (n *Namespaces) probe(ctx context.Context, namespaces []string) []error {
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
-	results, group, mu := map[string]error{}, sync.WaitGroup{}, sync.Mutex{}
-	for _, namespace := range namespaces {
+	results, group := make([]error, len(namespaces)), sync.WaitGroup{}
+	for i, namespace := range namespaces {
 		group.Go(func() {
-			var err error
 			for _, kind := range cachedKinds() {
-				if err == nil || apierrors.IsNotFound(err) { // The cluster may not serve an optional kind.
-					err = probe(ctx, n.reader, kind, namespace)
+				// The cluster may not serve an optional kind.
+				if results[i] = client.IgnoreNotFound(probe(ctx, n.reader, kind, namespace)); results[i] != nil {
+					return
 				}
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if results[namespace] = err; apierrors.IsNotFound(err) {
-				results[namespace] = nil
 			}
 		})
 	}

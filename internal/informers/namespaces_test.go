@@ -54,11 +54,6 @@ func TestNamespacesThatCannotBeReadAreLeftOut(t *testing.T) {
 			if got := n.Readable(); !slices.Equal(got, test.want) {
 				t.Errorf("%s: readable = %v, want %v", name, got, test.want)
 			}
-			for namespace, served := range n.Served() {
-				if served != slices.Contains(test.want, namespace) {
-					t.Errorf("%s: namespace %s is served: %t", name, namespace, served)
-				}
-			}
 		})
 	}
 	for _, watched := range [][]string{nil, {"a"}} {

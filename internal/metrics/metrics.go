@@ -4,6 +4,7 @@ package metrics
 
 import (
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -61,14 +62,14 @@ func (m *Metrics) CountCorrection(kind string) { m.corrections.WithLabelValues(k
 // CountConflict counts that a reconciliation skipped a child of this kind.
 func (m *Metrics) CountConflict(kind string) { m.conflicts.WithLabelValues(kind).Inc() }
 
-// NamespaceServed reports for each watched namespace whether the operator serves it.
-func NamespaceServed(served map[string]bool) prometheus.Collector {
+// NamespaceServed reports for each watched namespace whether the operator serves it, because it is readable.
+func NamespaceServed(watched, readable []string) prometheus.Collector {
 	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: prefix + "namespace_served",
 		Help: "Whether the operator serves a watched namespace: 0 if it could not read the namespace when it started, otherwise 1. Only an operator that does not watch all namespaces has this metric.",
 	}, []string{"watched_namespace"})
-	for namespace, isServed := range served {
-		gauge.WithLabelValues(namespace).Set(map[bool]float64{true: 1}[isServed])
+	for _, namespace := range watched {
+		gauge.WithLabelValues(namespace).Set(map[bool]float64{true: 1}[slices.Contains(readable, namespace)])
 	}
 	return gauge
 }

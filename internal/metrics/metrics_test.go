@@ -77,7 +77,7 @@ func routed(echo echov1.Echo, reason string) echov1.Echo {
 func newRegistry(echoes ...echov1.Echo) *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	m := New(registry, "1.2.3")
-	registry.MustRegister(Echoes(cacheOf{echoes: echoes}), NamespaceServed(map[string]bool{"team-a": true}), LongestWait(func() time.Duration { return time.Minute }))
+	registry.MustRegister(Echoes(cacheOf{echoes: echoes}), NamespaceServed([]string{"team-a"}, []string{"team-a"}), LongestWait(func() time.Duration { return time.Minute }))
 	m.ObserveTimeToReady(time.Second)
 	m.CountCorrection("Service")
 	m.CountConflict("Service")
@@ -182,11 +182,11 @@ func TestCountersExistBeforeTheFirstEvent(t *testing.T) {
 
 func TestEachWatchedNamespaceIsServedOrNot(t *testing.T) {
 	for name, test := range map[string]struct {
-		served map[string]bool
-		want   string
+		watched, readable []string
+		want              string
 	}{
-		"all namespaces": {nil, ""},
-		"two namespaces": {map[string]bool{"team-a": true, "team-b": false}, `
+		"all namespaces": {nil, nil, ""},
+		"two namespaces": {[]string{"team-a", "team-b"}, []string{"team-a"}, `
 			# HELP echo_operator_namespace_served Whether the operator serves a watched namespace: 0 if it could not read the namespace when it started, otherwise 1. Only an operator that does not watch all namespaces has this metric.
 			# TYPE echo_operator_namespace_served gauge
 			echo_operator_namespace_served{watched_namespace="team-a"} 1
@@ -195,7 +195,7 @@ func TestEachWatchedNamespaceIsServedOrNot(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			registry := prometheus.NewRegistry()
-			registry.MustRegister(NamespaceServed(test.served))
+			registry.MustRegister(NamespaceServed(test.watched, test.readable))
 			if err := testutil.GatherAndCompare(registry, strings.NewReader(test.want)); err != nil {
 				t.Error(err)
 			}
