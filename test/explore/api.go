@@ -148,7 +148,9 @@ func (c *apiClient) attempt(what string, object client.Object, do func(stored *i
 }
 
 // otherClient returns the client of a user.
-func (w *world) otherClient() *apiClient { return &apiClient{world: w, writes: &writes{}, isOther: true} }
+func (w *world) otherClient() *apiClient {
+	return &apiClient{world: w, writes: &writes{}, isOther: true}
+}
 
 func (c *apiClient) Get(_ context.Context, name client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	if c.writes.crashed {

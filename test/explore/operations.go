@@ -77,7 +77,9 @@ var (
 	message = func(text string) operation {
 		return editing("edits the message to "+text, func(s *echov1.EchoSpec) { s.Message = text })
 	}
-	scale     = func(replicas int32) operation { return editing("scales", func(s *echov1.EchoSpec) { s.Replicas = replicas }) }
+	scale = func(replicas int32) operation {
+		return editing("scales", func(s *echov1.EchoSpec) { s.Replicas = replicas })
+	}
 	verify    = editing("has it verified", verifyFrom(echov1.VerifyFromCluster))
 	everyNode = editing("has it verified from every node", verifyFrom(echov1.VerifyFromEveryNode))
 	route     = editing("adds a route", func(s *echov1.EchoSpec) {

@@ -80,7 +80,7 @@ type world struct {
 	objects  map[key]*item
 	cached   map[key]*item
 	withheld []change // what the operator's cache lacks
-	held     string              // the kind whose changes do not reach the cache
+	held     string   // the kind whose changes do not reach the cache
 	heldFrom time.Duration
 
 	operator *controller.EchoReconciler
