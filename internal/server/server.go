@@ -78,22 +78,26 @@ func (s *Server) Serve(ctx context.Context, connections net.Listener) {
 	go s.accept(connections)
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
-	for done, drained := ctx.Done(), int64(0); ; {
+	last, second := time.Now(), int64(time.Second/tick)
+	for done, drainStart := ctx.Done(), int64(0); ; {
 		select {
 		case <-done:
 			done = nil
+			drainStart = s.now.Load()
 			s.draining.Store(true)
-		case now := <-ticker.C:
-			if s.now.Add(1)%int64(time.Second/tick) == 0 {
-				s.messages.Store(s.response.render(now))
+		case at := <-ticker.C:
+			ticks := int64(at.Sub(last).Round(tick) / tick) // A ticker drops some while the container is throttled.
+			last = at
+			now := s.now.Add(ticks)
+			if now/second != (now-ticks)/second {
+				s.messages.Store(s.response.render(at))
 			}
 			s.closeExpired()
 			if !s.draining.Load() {
 				continue
 			}
-			drained++
-			quiet := time.Duration(s.now.Load()-s.lastRequest.Load()) * tick
-			if since := time.Duration(drained) * tick; since >= drainMax || since > drainMin && quiet > drainQuiet {
+			quiet := time.Duration(now-s.lastRequest.Load()) * tick
+			if since := time.Duration(now-drainStart) * tick; since >= drainMax || since > drainMin && quiet > drainQuiet {
 				s.close(connections)
 				return
 			}
