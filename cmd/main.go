@@ -116,7 +116,8 @@ func newManager(ctx context.Context, restConfig *rest.Config, s settings) (manag
 		return nil, nil, fmt.Errorf("set up the Echo controller: %w", err)
 	}
 	ctrlmetrics.Registry.MustRegister(
-		metrics.Echoes(mgr.GetCache()), metrics.NamespaceServed(namespaces.Watched, namespaces.Readable()), metrics.LongestWait(reconciler.LongestWait))
+		metrics.Echoes(mgr.GetCache()), //nolint:contextcheck // A scrape has no context.
+		metrics.NamespaceServed(namespaces.Watched, namespaces.Readable()), metrics.LongestWait(reconciler.LongestWait))
 	if s.operatorCondition != nil {
 		upgradeable := &olm.UpgradeableReconciler{Condition: *s.operatorCondition, RolloutInFlight: status.RolloutInFlight}
 		if err := upgradeable.SetupWithManager(ctx, mgr); err != nil {
