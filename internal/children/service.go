@@ -41,7 +41,8 @@ func Service(service *corev1.Service, echo *echov1.Echo, in Inputs) {
 
 	live := service.Spec.Ports
 	service.Spec.Ports = []corev1.ServicePort{servicePort(live, portName, echo.Spec.Port)}
-	if needsRoutePort := (WantsHTTPRoute(echo) || in.KeepsRoutePort) && echo.Spec.Port != routePort; needsRoutePort {
+	isKept := in.KeepsRoutePort && slices.ContainsFunc(live, func(p corev1.ServicePort) bool { return p.Name == routePortName })
+	if needsRoutePort := (WantsHTTPRoute(echo) || isKept) && echo.Spec.Port != routePort; needsRoutePort {
 		service.Spec.Ports = append(service.Spec.Ports, servicePort(live, routePortName, routePort))
 	}
 }

@@ -88,7 +88,10 @@ func TestPortsKeepTheirAppProtocolAndNodePort(t *testing.T) {
 			service := routed.DeepCopy()
 			Service(routed, newEcho(withRoute), Inputs{})
 			equal(t, routed.Spec.Ports, []corev1.ServicePort{web, route})
+			Service(service, newEcho(), Inputs{KeepsRoutePort: true})
+			equal(t, service.Spec.Ports, []corev1.ServicePort{web, route})
 			Service(service, newEcho(), Inputs{})
+			Service(service, newEcho(), Inputs{KeepsRoutePort: true})
 			equal(t, service.Spec.Ports, []corev1.ServicePort{web})
 		})
 	}

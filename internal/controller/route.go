@@ -26,7 +26,8 @@ const gatewayLag = 5 * time.Second
 // readRoutes reads what children depend on beside the Echo: whether a Gateway may still use an HTTPRoute that the Echo no longer
 // wants, and the HTTPRoutes that the Echo overrides, whose changes it follows. The status reports why they cannot be overridden.
 func (rec *reconciliation) readRoutes(ctx context.Context) error {
-	mayBeUsed := isRouted(rec.echo) || time.Since(rec.memory.routeDeleted) < gatewayLag
+	own := rec.ownRoute(ctx)
+	mayBeUsed := own != nil || isRouted(rec.echo) || time.Since(rec.memory.routeDeleted) < gatewayLag
 	if rec.inputs.KeepsRoutePort = mayBeUsed && !children.WantsHTTPRoute(rec.echo); rec.inputs.KeepsRoutePort {
 		rec.requeue(gatewayLag)
 	}
@@ -44,16 +45,25 @@ func (rec *reconciliation) readRoutes(ctx context.Context) error {
 	if len(names) == 0 {
 		return nil
 	}
-	own, err := rec.readOwners(ctx)
-	if err != nil {
+	if err := rec.readOwners(ctx, own); err != nil {
 		return err
 	}
-	err = rec.readOverridden(ctx, names)
-	rec.stillOverrides = children.StillOverrides(own, rec.echo)
+	err := rec.readOverridden(ctx, names)
+	rec.stillOverrides = own != nil && children.StillOverrides(own, rec.echo)
 	if rec.unresolved != nil && rec.stillOverrides {
 		rec.inputs.OverriddenRoutes = []gatewayv1.HTTPRoute{*own}
 	}
 	return err
+}
+
+// ownRoute returns the HTTPRoute of the Echo, or nil if the cache has none.
+func (rec *reconciliation) ownRoute(ctx context.Context) *gatewayv1.HTTPRoute {
+	own := &gatewayv1.HTTPRoute{}
+	err := rec.Client.Get(ctx, types.NamespacedName{Namespace: rec.echo.Namespace, Name: children.Name(rec.echo)}, own)
+	if err != nil || !metav1.IsControlledBy(own, rec.echo) {
+		return nil
+	}
+	return own
 }
 
 // readOverridden reads the named HTTPRoutes until one of them cannot be overridden.
@@ -81,25 +91,17 @@ func (rec *reconciliation) readOverridden(ctx context.Context, names []string) e
 	return nil
 }
 
-// readOwners reads what must be deleted before the Deployment and the Service of an Echo that overrides HTTPRoutes. It returns the
-// HTTPRoute of the Echo, which is empty if there is none.
-func (rec *reconciliation) readOwners(ctx context.Context) (*gatewayv1.HTTPRoute, error) {
-	own := &gatewayv1.HTTPRoute{}
-	err := rec.Client.Get(ctx, types.NamespacedName{Namespace: rec.echo.Namespace, Name: children.Name(rec.echo)}, own)
-	if client.IgnoreNotFound(err) != nil {
-		return nil, err
-	}
-	if metav1.IsControlledBy(own, rec.echo) {
+// readOwners reads what must be deleted before the Deployment and the Service of an Echo that overrides HTTPRoutes.
+func (rec *reconciliation) readOwners(ctx context.Context, own *gatewayv1.HTTPRoute) error {
+	if own != nil {
 		rec.inputs.Route = []metav1.OwnerReference{{APIVersion: gatewayv1.GroupVersion.String(), Kind: "HTTPRoute", Name: own.Name, UID: own.UID}}
-	} else {
-		own = &gatewayv1.HTTPRoute{}
 	}
 	pods, err := rec.podsBy(ctx, children.EchoLabel)
 	for _, pod := range status.ReadyPods(pods) {
 		rec.inputs.Pods = append(rec.inputs.Pods, metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID})
 	}
 	rec.followed += fmt.Sprint(rec.inputs.Route, rec.inputs.Pods)
-	return own, err
+	return err
 }
 
 // reconcileRoute reconciles the HTTPRoute if the cache contains the kind. One that overrides others is created after the first
