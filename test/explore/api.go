@@ -56,7 +56,10 @@ func (w *world) update(object client.Object) {
 		object.SetGeneration(old.GetGeneration() + 1)
 	}
 	object.SetResourceVersion(old.GetResourceVersion())
-	if newItem(object).text != old.text || !slices.Equal(newItem(object).identities, old.identities) {
+	if reflect.DeepEqual(old.Object, object) {
+		return
+	}
+	if updated := newItem(object); updated.text != old.text || !slices.Equal(updated.identities, old.identities) {
 		w.store(object)
 	}
 }

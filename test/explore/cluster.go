@@ -44,11 +44,16 @@ func isReady(pod *corev1.Pod) bool {
 func (w *world) clusterSteps() (steps []transition) {
 	done := map[string]bool{}
 	add := func(once, name string, do func(*world)) {
-		after := w.clone()
-		if do(after); after.version != w.version && !done[once] {
-			steps = append(steps, transition{name, do})
-			done[once] = once != ""
+		if mayDoNothing := once == ""; mayDoNothing {
+			after := w.clone()
+			if do(after); after.version == w.version {
+				return
+			}
+		} else if done[once] {
+			return
 		}
+		done[once] = true
+		steps = append(steps, transition{name, do})
 	}
 	for _, k := range sorted(w.objects, "") {
 		switch object := w.objects[k].Object.(type) {

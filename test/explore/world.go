@@ -62,8 +62,17 @@ const firstVersion = 1_000_000_000
 
 var identities = regexp.MustCompile(`\b(1\d{9}|uid-\d{4})\b`)
 
-func newDescription(text string) description {
-	return description{identities.ReplaceAllString(text, ""), identities.FindAllString(text, -1)}
+func newDescription(text string) (d description) {
+	var rest strings.Builder
+	end := 0
+	for _, found := range identities.FindAllStringIndex(text, -1) {
+		rest.WriteString(text[end:found[0]])
+		d.identities = append(d.identities, text[found[0]:found[1]])
+		end = found[1]
+	}
+	rest.WriteString(text[end:])
+	d.text = rest.String()
+	return d
 }
 
 // change is what a watch reports about one write. old or new is nil for an object that was created or deleted.
