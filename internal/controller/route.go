@@ -26,20 +26,20 @@ const gatewayLag = 5 * time.Second
 // readRoutes reads what children depend on beside the Echo: whether a Gateway may still use an HTTPRoute that the Echo no longer
 // wants, and the HTTPRoutes that the Echo overrides, whose changes it follows. The status reports why they cannot be overridden.
 func (rec *reconciliation) readRoutes(ctx context.Context) error {
-	own := rec.ownRoute(ctx)
+	missing, own := rec.Optional.Check(), (*gatewayv1.HTTPRoute)(nil)
+	if missing == nil {
+		own = rec.ownRoute(ctx)
+	}
 	mayBeUsed := own != nil || isRouted(rec.echo) || time.Since(rec.memory.routeDeleted) < gatewayLag
 	if rec.inputs.KeepsRoutePort = mayBeUsed && !children.WantsHTTPRoute(rec.echo); rec.inputs.KeepsRoutePort {
 		rec.requeue(gatewayLag)
 	}
 	names := children.Overrides(rec.echo)
-	if len(names) > 0 {
-		missing := rec.Optional.Check()
-		if errors.Is(missing, informers.ErrNotYet) {
-			return missing // A verifier without these routes would be another one.
-		}
-		if missing != nil {
-			names = nil
-		}
+	switch {
+	case len(names) > 0 && errors.Is(missing, informers.ErrNotYet):
+		return missing // A verifier without these routes would be another one.
+	case missing != nil:
+		names = nil
 	}
 	rec.OtherRoutes.Follow(client.ObjectKeyFromObject(rec.echo), names) //nolint:contextcheck // The watches outlive the reconciliation.
 	if len(names) == 0 {
