@@ -31,7 +31,8 @@ func (rec *reconciliation) readRoutes(ctx context.Context) error {
 		own = rec.ownRoute(ctx)
 	}
 	mayBeUsed := own != nil || isRouted(rec.echo) || time.Since(rec.memory.routeDeleted) < gatewayLag
-	if rec.inputs.KeepsRoutePort = mayBeUsed && !children.WantsHTTPRoute(rec.echo); rec.inputs.KeepsRoutePort {
+	rec.inputs.KeepsRoutePort = mayBeUsed && !children.WantsHTTPRoute(rec.echo)
+	if isDeleted := own == nil; rec.inputs.KeepsRoutePort && isDeleted {
 		rec.requeue(gatewayLag)
 	}
 	names := children.Overrides(rec.echo)
