@@ -5,7 +5,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p bin
-read -ra touched < <(hack/touched-checks.sh | paste -sd' ')
+list=$(hack/touched-checks.sh) # Its failure ends this script.
+mapfile -t touched <<<"$list"
 echo "On a cluster: ${touched[*]}. Beside them, with the output in bin/checks.log: $*"
 
 # Sessions of their own can be ended with all of their processes.

@@ -26,16 +26,16 @@ const gatewayLag = 5 * time.Second
 // readRoutes reads what children depend on beside the Echo: whether a Gateway may still use an HTTPRoute that the Echo no longer
 // wants, and the HTTPRoutes that the Echo overrides, whose changes it follows. The status reports why they cannot be overridden.
 func (rec *reconciliation) readRoutes(ctx context.Context) error {
+	names, isWanted := children.Overrides(rec.echo), children.WantsHTTPRoute(rec.echo)
 	missing, own := rec.Optional.Check(), (*gatewayv1.HTTPRoute)(nil)
-	if missing == nil {
+	if dependsOnOwn := len(names) > 0 || !isWanted; missing == nil && dependsOnOwn {
 		own = rec.ownRoute(ctx)
 	}
 	mayBeUsed := own != nil || isRouted(rec.echo) || time.Since(rec.memory.routeDeleted) < gatewayLag
-	rec.inputs.KeepsRoutePort = mayBeUsed && !children.WantsHTTPRoute(rec.echo)
+	rec.inputs.KeepsRoutePort = mayBeUsed && !isWanted
 	if isDeleted := own == nil; rec.inputs.KeepsRoutePort && isDeleted {
 		rec.requeue(gatewayLag)
 	}
-	names := children.Overrides(rec.echo)
 	switch {
 	case len(names) > 0 && errors.Is(missing, informers.ErrNotYet):
 		return missing // A verifier without these routes would be another one.
