@@ -19,6 +19,9 @@ trap 'kill -- -$computing -$cluster 2>/dev/null || true' EXIT
 status=0
 wait -n -p ended || status=$?
 [ $status != 0 ] || wait -n -p ended || status=$?
-cat bin/checks.log
-[ $status = 0 ] || [ "$ended" = $computing ] || echo "The targets on the cluster failed; see above." >&2
+if [ $status = 0 ] || [ "$ended" = $computing ]; then
+	cat bin/checks.log
+else
+	echo "The targets on the cluster failed; see above. The output of the others is in bin/checks.log." >&2
+fi
 exit $status
