@@ -12,6 +12,13 @@ http-echo-build: # Build the image of the default server.
 	$(call build_image,$(HTTP_ECHO_IMG),http-echo,$(HTTP_ECHO_PLATFORMS),0)
 http-echo-push:
 	$(call push,$(HTTP_ECHO_IMG),image)
+	$(if $(and $(LOCAL_CLUSTER),$(filter $(PUBLISHED)%,$(HTTP_ECHO_IMG))),$(check_digest))
+# A change of the server makes another image than that of the last release. A registry may still have the old one.
+define check_digest
+@named=$$(sed -n 's|.*$(PUBLISHED)-http-echo@||p' config/manager/manager.yaml) built=$$(cat bin/digest); \
+	[ "$${named:-$$built}" = "$$built" ] || { printf '%s\n' "config/manager/manager.yaml names $$named, but this tree builds $$built." \
+	"Name the tag v$(VERSION) there, run make bundle chart, and set rollsServers in catalog/releases.yaml." >&2; exit 1; }
+endef
 verifier-build: # Build the image of verifiers.
 	$(call build_image,$(VERIFIER_IMG),verifier,$(IMAGE_PLATFORMS),$(RELEASE_TIME))
 verifier-push:
@@ -62,7 +69,7 @@ build_data = $(CONTAINER_TOOL) build -q --timestamp $(RELEASE_TIME)
 # A published http-echo has the digest of the index of all platforms.
 HTTP_ECHO_PLATFORMS = $(if $(shell grep '$(PUBLISHED)-http-echo@' config/manager/manager.yaml),$(PLATFORMS),$(IMAGE_PLATFORMS))
 # $(call push_image,<name>,<destination>,<flags>), and push_data for an image without an index
-push_image = $(CONTAINER_TOOL) manifest push -q --all $(3) $(1) docker://$(2)
+push_image = $(CONTAINER_TOOL) manifest push -q --all --digestfile bin/digest $(3) $(1) docker://$(2)
 push_data = $(CONTAINER_TOOL) push -q $(3) $(1) docker://$(2)
 else
 # An engine stores images of one platform only, so buildx pushes an image of several platforms at once.
