@@ -2,11 +2,11 @@
 
 # These need no cluster. The first ones write files that others read, install packages, or measure, so they run alone.
 CHECKS_ALONE := verify package-check test-page chaos-short bench-check
-CHECKS_BESIDE := lint race test-support explore
+CHECKS_BESIDE := tool-traefik lint race test-support explore
 .PHONY: test-all checks layers
 test-all: test checks ## Run every check of a change: make test, lint, verify, race, the exploration, the package, and the end-to-end tests.
 # .ci/run calls it after `make test`. PLAN: see hack/build-tool.sh.
-checks: export PLAN := $(call plan,operator-sdk controller-gen opm kustomize helm kube-score go-httpbin http-echo golangci-lint actionlint $(CLUSTER_TOOLS))
+checks: export PLAN := $(call plan,operator-sdk controller-gen opm kustomize helm kube-score go-httpbin http-echo golangci-lint actionlint $(CLUSTER_TOOLS) traefik)
 checks:
 	@$(MAKE) --no-print-directory layers LAYERS="$(CHECKS_ALONE)"
 	@hack/checks.sh $(CHECKS_BESIDE)
