@@ -27,6 +27,7 @@ build() {
 	for name in "" -http-echo -verifier -scorecard -bundle -catalog; do
 		# shellcheck disable=SC2086 # $tool contains several words
 		$tool manifest push --all -q --digestfile "$dir/digest" "$($tool images --format '{{.Name}}:{{.Tag}}' | grep "^$base$name:")" "oci:$dir/oci" >&2
+		test -s "$dir/digest" # buildah ignores a push that failed.
 		echo "image${name} $(cut -d: -f2 "$dir/digest")"
 	done
 }

@@ -15,10 +15,13 @@ http-echo-push:
 	$(if $(and $(LOCAL_CLUSTER),$(filter $(PUBLISHED)%,$(HTTP_ECHO_IMG))),$(check_digest))
 # A change of the server makes another image than that of the last release. A registry may still have the old one.
 define check_digest
-@named=$$(sed -n 's|.*$(PUBLISHED)-http-echo@||p' config/manager/manager.yaml) built=$$(cat bin/digest); \
-	[ "$${named:-$$built}" = "$$built" ] || { printf '%s\n' "config/manager/manager.yaml names $$named, but this tree builds $$built." \
+@$(call write_digest,$(HTTP_ECHO_IMG)); \
+named=$$(sed -n 's|.*$(PUBLISHED)-http-echo@||p' config/manager/manager.yaml) built=$$(cat bin/digest); \
+[ "$${named:-$$built}" = "$$built" ] || { printf '%s\n' "config/manager/manager.yaml names $$named, but this tree builds $$built." \
 	"Name the tag v$(VERSION) there, run make bundle chart, and set rollsServers in catalog/releases.yaml." >&2; exit 1; }
 endef
+# $(call write_digest,<image>) writes the digest of an image to bin/digest. buildah ignores a push that failed then.
+write_digest = rm -rf bin/oci bin/digest; $(CONTAINER_TOOL) manifest push -q --all --digestfile bin/digest $(1) oci:bin/oci; test -s bin/digest
 verifier-build: # Build the image of verifiers.
 	$(call build_image,$(VERIFIER_IMG),verifier,$(IMAGE_PLATFORMS),$(RELEASE_TIME))
 verifier-push:
@@ -69,11 +72,11 @@ build_data = $(CONTAINER_TOOL) build -q --timestamp $(RELEASE_TIME)
 # A published http-echo has the digest of the index of all platforms.
 HTTP_ECHO_PLATFORMS = $(if $(shell grep '$(PUBLISHED)-http-echo@' config/manager/manager.yaml),$(PLATFORMS),$(IMAGE_PLATFORMS))
 # $(call push_image,<name>,<destination>,<flags>), and push_data for an image without an index
-push_image = $(CONTAINER_TOOL) manifest push -q --all --digestfile bin/digest $(3) $(1) docker://$(2)
+push_image = $(CONTAINER_TOOL) manifest push -q --all $(3) $(1) docker://$(2)
 push_data = $(CONTAINER_TOOL) push -q $(3) $(1) docker://$(2)
 else
 # An engine stores images of one platform only, so buildx pushes an image of several platforms at once.
-build_index = $(normal_modes); $(CONTAINER_TOOL) $(if $(findstring $(comma),$(2)),buildx build --push,build) --platform $(2) -t $(1) $(4)
+build_index = $(normal_modes); $(CONTAINER_TOOL) $(if $(findstring $(comma),$(2)),$(if $(filter $(PUBLISHED)%,$(1)),$(error $(no_release)))buildx build --push,build) --platform $(2) -t $(1) $(4)
 build_data = $(CONTAINER_TOOL) build -q
 push_image = $(CONTAINER_TOOL) push $(3) $(1)
 push_data = $(push_image)
@@ -92,7 +95,9 @@ PUSH_FLAGS ?= $(if $(filter localhost localhost:% 127.0.0.1:%,$(firstword $(subs
 endif
 # $(call push,<image>,<data or image>) pushes to the registry that the image names, with PUSH_FLAGS. The published images
 # go to the registry of the local cluster instead, which serves every image under its public name.
-push = $(if $(and $(LOCAL_CLUSTER),$(filter $(PUBLISHED)% $(PROMETHEUS_IMG),$(1))),$(call push_local,$(1),$(2)),$(call push_$(2),$(1),$(1),$(PUSH_FLAGS)))
+push = $(if $(and $(LOCAL_CLUSTER),$(filter $(PUBLISHED)% $(PROMETHEUS_IMG),$(1))),$(call push_local,$(1),$(2)),$(if \
+	$(filter $(PUBLISHED)%,$(1)),$(error $(no_release)),$(call push_$(2),$(1),$(1),$(PUSH_FLAGS))))
+no_release = This would push to $(PUBLISHED), as only hack/release does: set IMG=<registry>/<name>:<tag>
 path_of = $(patsubst quay.io/%,%,$(patsubst ghcr.io/%,%,$(1)))
-push_local = @test -f bin/cluster/registry || { echo "The local cluster is not running. Run \"make cluster-up\", or unset CLUSTER to push to $(1)." >&2; exit 1; }; \
+push_local = @test -f bin/cluster/registry || { echo "The local cluster is not running. Run \"make cluster-up\"." >&2; exit 1; }; \
 	echo "Pushing $(1) ..."; $(call push_$(2),$(1),$$(cat bin/cluster/registry)/$(call path_of,$(1)),--tls-verify=false)

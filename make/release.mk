@@ -11,7 +11,7 @@ pin: bin/controller-gen bin/kustomize bin/operator-sdk docker-build scorecard-bu
 
 # $(call pin_image,<image>,<name without tag>) writes the digest into the files that name the image.
 define pin_image
-@$(CONTAINER_TOOL) manifest push -q --all --digestfile bin/digest $(1) oci:bin/oci
+@$(call write_digest,$(1))
 @echo "$(1) is $$(cat bin/digest)"
 @sed -i "s|$(2)[:@][^ ]*|$(2)@$$(cat bin/digest)|" config/manager/manager.yaml config/manifests/bases/*.yaml config/scorecard/config.yaml
 @rm -r bin/digest bin/oci

@@ -7,8 +7,8 @@ next=${1:?usage: hack/release/begin.sh <version>}
 
 sed -i "s/^VERSION ?= .*/VERSION ?= $next/" Makefile
 name="ghcr.io/$base"
-# Not that of http-echo: its digest changes only with its image.
-sed -i -E "s#($name(-verifier|-scorecard)?)(:v|@sha256:)[^ ]*#\1:v$next#" \
+# Not the digest of http-echo, which changes only with its image.
+sed -i -E "s#($name(-verifier|-scorecard)?)(:v|@sha256:)[^ ]*#\1:v$next#; s#($name-http-echo:v)[^ ]*#\1$next#" \
 	config/manager/manager.yaml config/scorecard/config.yaml config/manifests/bases/*.yaml
 sed -i -E "s/(olm.skipRange: '>=[^ ]+ <).*'/\1$next'/" config/manifests/bases/*.yaml
 [[ $next == *-rc.* ]] && maturity=beta || maturity=stable

@@ -4,6 +4,7 @@
 #   HELM_FLAGS     flags of helm push for that registry, for example --plain-http
 # shellcheck shell=bash
 set -euo pipefail
+shopt -s inherit_errexit
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 base=kkloud-io/echo-operator
@@ -65,6 +66,7 @@ push() { $CONTAINER_TOOL manifest push -q --all ${SKOPEO_FLAGS:-} "$1" "$(remote
 local_digest() {
 	rm -rf bin/oci
 	$CONTAINER_TOOL manifest push -q --all --digestfile bin/digest "$1" oci:bin/oci >&2
+	test -s bin/digest # buildah ignores a push that failed.
 	cat bin/digest
 	rm -rf bin/oci bin/digest
 }
