@@ -37,6 +37,8 @@ export PATH := $(BIN):$(PATH)
 # The make of macOS, 3.81, does not know .SHELLFLAGS.
 SHELL := /usr/bin/env bash -eo pipefail
 .DELETE_ON_ERROR:
+# Images are built before they are pushed.
+.NOTPARALLEL:
 .DEFAULT_GOAL := help
 
 include make/tools.mk make/cluster.mk make/images.mk make/package.mk make/release.mk make/test.mk

@@ -14,7 +14,7 @@ setsid nice -n 19 bash -c 'echo 19 2>/dev/null >/proc/self/autogroup; exec make 
 computing=$!
 setsid make --no-print-directory "${touched[@]}" & # Together, so that they build the images once.
 cluster=$!
-trap 'kill -- -$computing -$cluster 2>/dev/null || true' EXIT
+trap '{ pkill -s $computing,$cluster || kill -- -$computing -$cluster; } 2>/dev/null || true' EXIT
 
 status=0
 wait -n -p ended || status=$?

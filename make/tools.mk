@@ -98,8 +98,9 @@ LEGO_PACKAGES := acme certcrypto certificate challenge internal lego log platfor
 $(eval $(call tool,traefik,traefik,$(TRAEFIK),4,traefik,-ldflags '-s -w $(call set,$(TRAEFIK)/pkg/version,Version=$(TRAEFIK_VERSION:v%=%))' tool))
 $(files_traefik): | bin/lego
 bin/lego: tools/lego.mod tools/lego.sum $(shell find $(TRAEFIK_MODULES)/lego -type f)
-	@rm -rf $@; mkdir -p bin; cp -r $(TRAEFIK_MODULES)/lego $@; \
-	cd $$(go list -modfile=tools/lego.mod -f '{{.Module.Dir}}' $(LEGO)/acme); cp -r --no-preserve=mode $(LEGO_PACKAGES) $(BIN)/lego
+	@rm -rf $@ $@.new; mkdir -p bin; cp -r $(TRAEFIK_MODULES)/lego $@.new; \
+	module=$$(go list -modfile=tools/lego.mod -f '{{.Module.Dir}}' $(LEGO)/acme); \
+	cp -r --no-preserve=mode $(LEGO_PACKAGES:%=$$module/%) $@.new; mv $@.new $@
 
 # kustomize changes the manifests in the modules of OLM and OLM v1 for the local cluster.
 # $(call kustomize,<module file>,<module>,<files>)
