@@ -37,6 +37,9 @@ func (n *newest) Accept() (net.Conn, error) {
 	oldest := &n.connections[n.next]
 	if oldest.Conn != nil {
 		time.Sleep(time.Until(oldest.at.Add(minTime)))
+		if tcp, is := oldest.Conn.(*net.TCPConn); is {
+			_ = tcp.SetLinger(0) // The kernel would keep what the client does not read.
+		}
 		_ = oldest.Close() // Usually it has ended.
 	}
 	*oldest = accepted{connection, time.Now()}
