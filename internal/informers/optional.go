@@ -50,10 +50,12 @@ type Optional struct {
 	// asked is signaled by Check.
 	asked chan struct{}
 
-	mu       sync.Mutex
-	missing  error
-	probed   time.Time
-	endWatch context.CancelFunc
+	mu      sync.Mutex
+	missing error
+	// wasNotServed is true if the API server did not serve the kind earlier.
+	wasNotServed bool
+	probed       time.Time
+	endWatch     context.CancelFunc
 }
 
 // NewOptional returns the kind of children that the cluster may not serve.
@@ -76,11 +78,11 @@ func (o *Optional) Check() error {
 	return o.missing
 }
 
-// IsSynced reports whether the cache contains the kind, or the API server does not serve it.
+// IsSynced returns false if the cache lacks the kind although the API server has begun to serve it.
 func (o *Optional) IsSynced() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.missing == nil || errors.Is(o.missing, ErrNotServed)
+	return o.missing == nil || errors.Is(o.missing, ErrNotServed) || !o.wasNotServed
 }
 
 // WatchFailed handles errors of every watch. It ends that of the kind if the API server no longer serves the kind.
@@ -130,6 +132,7 @@ func (o *Optional) Start(ctx context.Context, queue workqueue.TypedRateLimitingI
 func (o *Optional) set(ctx context.Context, missing error, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 	o.mu.Lock()
 	isChanged := fmt.Sprint(missing) != fmt.Sprint(o.missing)
+	o.wasNotServed = errors.Is(o.missing, ErrNotServed) || o.wasNotServed && o.missing != nil
 	o.missing, o.probed = missing, time.Now()
 	o.mu.Unlock()
 	if !isChanged || ctx.Err() != nil {

@@ -53,12 +53,15 @@ func TestOptionalReportsWhatLasts(t *testing.T) {
 			o.Reader = &responses{next: test.probes}
 			o.Users = func(context.Context) []reconcile.Request { return nil }
 			_ = o.Start(t.Context(), noQueue{})
+			wasNotServed := false
 			for i, c := range test.checks {
 				time.Sleep(c.after)
 				if got := o.Check(); !errors.Is(got, c.want) {
 					t.Errorf("%s: check %d = %v, want %v", name, i, got, c.want)
 				}
-				if isServed := !errors.Is(o.missing, ErrNotServed); o.IsSynced() == isServed {
+				isNotServed := errors.Is(o.missing, ErrNotServed)
+				wasNotServed = wasNotServed || isNotServed
+				if want := isNotServed || !wasNotServed; o.IsSynced() != want {
 					t.Errorf("%s: check %d: IsSynced = %t after %v", name, i, o.IsSynced(), o.missing)
 				}
 			}
