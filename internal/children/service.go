@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
@@ -41,10 +42,20 @@ func Service(service *corev1.Service, echo *echov1.Echo, in Inputs) {
 
 	live := service.Spec.Ports
 	service.Spec.Ports = []corev1.ServicePort{servicePort(live, portName, echo.Spec.Port)}
-	isKept := in.KeepsRoutePort && slices.ContainsFunc(live, func(p corev1.ServicePort) bool { return p.Name == routePortName })
+	isKept := in.KeepsRoutePort && slices.ContainsFunc(live, func(p corev1.ServicePort) bool { return p.Name == routePortName || p.Port == routePort })
 	if needsRoutePort := (WantsHTTPRoute(echo) || isKept) && echo.Spec.Port != routePort; needsRoutePort {
 		service.Spec.Ports = append(service.Spec.Ports, servicePort(live, routePortName, routePort))
 	}
+}
+
+// ConcernsNodes reports whether clients may notice that a node has not applied a change of the Service: it is more than
+// the removal of a port.
+func ConcernsNodes(before, after *corev1.Service) bool {
+	spec := before.Spec.DeepCopy()
+	spec.Ports = slices.DeleteFunc(spec.Ports, func(p corev1.ServicePort) bool {
+		return !slices.ContainsFunc(after.Spec.Ports, func(a corev1.ServicePort) bool { return a.Name == p.Name })
+	})
+	return !equality.Semantic.DeepEqual(spec, &after.Spec)
 }
 
 // servicePort returns a port of the Service. It keeps the appProtocol and the nodePort of the live port with the name. The port for

@@ -93,6 +93,12 @@ func TestPortsKeepTheirAppProtocolAndNodePort(t *testing.T) {
 			Service(service, newEcho(), Inputs{})
 			Service(service, newEcho(), Inputs{KeepsRoutePort: true})
 			equal(t, service.Spec.Ports, []corev1.ServicePort{web})
+			if ConcernsNodes(routed, service) || !ConcernsNodes(service, routed) {
+				t.Error("nodes have to add a port, and need not remove one")
+			}
+			Service(service, newEcho(withRoute, func(e *echov1.Echo) { e.Spec.Port = routePort }), Inputs{})
+			Service(service, newEcho(), Inputs{KeepsRoutePort: true})
+			equal(t, len(service.Spec.Ports), 2)
 		})
 	}
 }

@@ -147,12 +147,14 @@ type reconciliation struct {
 	// The status reports that failure before the next write, which may take long, too.
 	readOnly bool
 
+	// missingRoutes is why the cache does not contain HTTPRoutes, or nil.
+	missingRoutes error
 	// unresolved is why the Echo cannot override the HTTPRoutes that it declares, or nil.
 	unresolved *status.Failure
 	// stillOverrides is true if the Echo's HTTPRoute overrides the HTTPRoutes that the Echo declares, perhaps as they were.
 	stillOverrides bool
 	// followed identifies the objects on which children depend: the overridden HTTPRoutes, with their generations, the
-	// Echo's own, and its ready pods. It is empty without overrides.
+	// Echo's own, and its ready pods; or that the Service keeps a port. Otherwise, it is empty.
 	followed string
 	// observed is what the status depends on.
 	observed status.Observation

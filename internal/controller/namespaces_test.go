@@ -38,13 +38,18 @@ func namespacedUser() (user string) {
 
 // operatorRules returns the rules of config/rbac, without those for some resources.
 func operatorRules(without ...string) []rbacv1.PolicyRule {
-	role := &rbacv1.ClusterRole{}
-	readRole("role.yaml", role)
-	for i := range role.Rules {
-		rule := &role.Rules[i]
-		rule.Resources = slices.DeleteFunc(rule.Resources, func(resource string) bool { return slices.Contains(without, resource) })
+	rules := clusterRules("role.yaml")
+	for i := range rules {
+		rules[i].Resources = slices.DeleteFunc(rules[i].Resources, func(resource string) bool { return slices.Contains(without, resource) })
 	}
-	return slices.DeleteFunc(role.Rules, func(rule rbacv1.PolicyRule) bool { return len(rule.Resources) == 0 })
+	return slices.DeleteFunc(rules, func(rule rbacv1.PolicyRule) bool { return len(rule.Resources) == 0 })
+}
+
+// clusterRules are those of a ClusterRole in config/rbac.
+func clusterRules(file string) []rbacv1.PolicyRule {
+	role := &rbacv1.ClusterRole{}
+	readRole(file, role)
+	return role.Rules
 }
 
 // grantIn grants the user the rules in a namespace, as OLM does, or in the cluster.

@@ -1,15 +1,19 @@
 package controller
 
 import (
+	"context"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	gomegatypes "github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/envtest/komega"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -214,7 +218,7 @@ var _ = Describe("A route that overrides others", func() {
 		Expect(komega.Get(serviceOf(echo))()).To(MatchError(ContainSubstring("not found")))
 	})
 
-	It("is created after the nodes have applied the Service, and deleted before", func() {
+	It("is created after the nodes have applied the Service, and takes the place of the Echo's own HTTPRoute at once", func() {
 		Expect(admin.Create(ctx, application(namespace, "shop", "/"))).To(Succeed())
 		startOperator()
 		echo := createEcho(namespace, "page")
@@ -227,11 +231,36 @@ var _ = Describe("A route that overrides others", func() {
 		Eventually(index("patch services/")).Should(BeNumerically(">=", 0))
 		Consistently(index("create httproutes/"), "1s").Should(BeNumerically("<", 0))
 		expectRouted(echo, isAccepted, isReady, notDegraded)
+		edit(echo, routed("public"))
+		expectRouted(echo, isAccepted, isReady, notDegraded)
 		since = auditMark()
-		edit(echo, func(spec *echov1.EchoSpec) { spec.Route = nil })
-		Eventually(index("delete httproutes/")).Should(BeNumerically(">=", 0))
-		Consistently(komega.Object(serviceOf(echo)), "3s").Should(HaveField("Spec.Ports", HaveLen(2)))
-		Eventually(komega.Object(serviceOf(echo))).Should(HaveField("Spec.Ports", HaveLen(1)))
+		edit(echo, func(spec *echov1.EchoSpec) { overriding("shop")(spec); spec.Port = 8080 })
+		expectRouted(echo, isAccepted, isReady, notDegraded)
+		Expect(index("delete httproutes/")()).To(BeNumerically("<", 0))
+	})
+
+	It("does not keep the Echo from other edits while the operator cannot read those", func() {
+		Expect(admin.Create(ctx, application(namespace, "shop", "/"))).To(Succeed())
+		var isForbidden atomic.Bool
+		live, err := client.NewWithWatch(operator, client.Options{Scheme: scheme})
+		Expect(err).NotTo(HaveOccurred())
+		get := func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+			if _, is := object.(*gatewayv1.HTTPRoute); is && isForbidden.Load() {
+				return apierrors.NewForbidden(gatewayv1.Resource("httproutes"), key.Name, nil)
+			}
+			return c.Get(ctx, key, object)
+		}
+		startChangedOperator(func(r *EchoReconciler) { r.APIReader = interceptor.NewClient(live, interceptor.Funcs{Get: get}) }, client.ObjectKey{})
+		echo := createEcho(namespace, "page", overriding("shop"))
+		expectRouted(echo, isAccepted, isReady, notDegraded)
+		isForbidden.Store(true)
+		edit(echo, func(spec *echov1.EchoSpec) { spec.Message = "edited" })
+		expectRouted(echo, "False Rejected", "False Rejected", degradedAs+"Rejected")
+		Expect(message(echo, echov1.ConditionRouted)).To(HavePrefix("HTTPRoute: read shop: "))
+		Expect(containerOf(echo).Args).To(ContainElement("-text=edited"))
+		Expect(matches(echo)()).To(Equal(each("/")), "the Echo gave the requests back")
+		isForbidden.Store(false)
+		expectRouted(echo, isAccepted, isReady, notDegraded)
 	})
 
 	It("is not created in front of an HTTPRoute that cannot be overridden, until that changes", func() {

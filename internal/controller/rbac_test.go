@@ -42,25 +42,12 @@ var grantedPermissions []string
 // grantRoles grants the operator exactly the permissions in config/rbac.
 func grantRoles() {
 	Expect(admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: operatorNamespace}})).To(Succeed())
-	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: operatorUser}}
-	for _, file := range []string{"role.yaml", "metrics_auth_role.yaml"} {
-		role := &rbacv1.ClusterRole{}
-		readRole(file, role)
-		grantedPermissions = append(grantedPermissions, permissionsOf(role.Rules)...)
-		Expect(admin.Create(ctx, role)).To(Succeed())
-		Expect(admin.Create(ctx, &rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: role.Name}, Subjects: subjects,
-			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-		})).To(Succeed())
-	}
-	role := &rbacv1.Role{}
-	readRole("leader_election_role.yaml", role)
-	grantedPermissions = append(grantedPermissions, permissionsOf(role.Rules)...)
-	Expect(admin.Create(ctx, role)).To(Succeed())
-	Expect(admin.Create(ctx, &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: role.Namespace, Name: role.Name}, Subjects: subjects,
-		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
-	})).To(Succeed())
+	election := &rbacv1.Role{}
+	readRole("leader_election_role.yaml", election)
+	rules := append(operatorRules(), clusterRules("metrics_auth_role.yaml")...)
+	grantIn(operatorUser, "", rules)
+	grantIn(operatorUser, operatorNamespace, election.Rules)
+	grantedPermissions = permissionsOf(append(rules, election.Rules...))
 	waitForPermission(authorizationv1.ResourceAttributes{Verb: "watch", Group: echov1.GroupVersion.Group, Resource: "echoes"})
 	waitForPermission(authorizationv1.ResourceAttributes{Verb: "create", Group: "coordination.k8s.io", Resource: "leases", Namespace: operatorNamespace})
 }
@@ -197,20 +184,10 @@ var _ = Describe("The operator's permissions", func() {
 	})
 
 	It("include the finalizers of Echoes, which blockOwnerDeletion of a child requires", func() {
-		role := &rbacv1.ClusterRole{}
-		readRole("role.yaml", role)
-		role.Name = "without-finalizers"
-		for i := range role.Rules {
-			role.Rules[i].Resources = slices.DeleteFunc(role.Rules[i].Resources, func(r string) bool { return r == "echoes/finalizers" })
-		}
-		Expect(permissionsOf(role.Rules)).NotTo(ContainElement(finalizersPermission))
-		Expect(admin.Create(ctx, role)).To(Succeed())
-		Expect(admin.Create(ctx, &rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: role.Name},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: role.Name}},
-		})).To(Succeed())
-
+		const user = "without-finalizers"
+		rules := operatorRules("echoes/finalizers")
+		Expect(permissionsOf(rules)).NotTo(ContainElement(finalizersPermission))
+		grantIn(user, "", rules)
 		echo := createEcho(newNamespace(), "hello")
 		create := func(user string) error {
 			config := rest.CopyConfig(adminConfig)
@@ -221,7 +198,7 @@ var _ = Describe("The operator's permissions", func() {
 			children.Service(service, echo, children.Inputs{})
 			return c.Create(ctx, service, client.DryRunAll)
 		}
-		Eventually(func() error { return create(role.Name) }).Should(
+		Eventually(func() error { return create(user) }).Should(
 			MatchError(ContainSubstring("cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on")))
 		Expect(create(operatorUser)).To(Succeed())
 	})
@@ -246,27 +223,18 @@ func (w withoutStreaming) RoundTrip(request *http.Request) (*http.Response, erro
 
 // bindMetricsReader grants an account permission to read the metrics, with the role in config/rbac.
 func bindMetricsReader(namespace, account string) {
-	role := &rbacv1.ClusterRole{}
-	readRole("metrics_reader_role.yaml", role)
-	Expect(admin.Create(ctx, role)).To(Succeed())
-	Expect(admin.Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: role.Name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account}},
-	})).To(Succeed())
+	user := "system:serviceaccount:" + namespace + ":" + account
+	grantIn(user, "", clusterRules("metrics_reader_role.yaml"))
 	// The operator caches a denial for 30 seconds, so the permission must be effective first.
 	waitForAccess(authorizationv1.SubjectAccessReviewSpec{
-		User:                  "system:serviceaccount:" + namespace + ":" + account,
-		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"},
+		User: user, NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"},
 	})
 }
 
 func tokenOf(namespace, account string) string {
 	GinkgoHelper()
 	serviceAccount := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account}}
-	if err := admin.Create(ctx, serviceAccount); !apierrors.IsAlreadyExists(err) {
-		Expect(err).NotTo(HaveOccurred())
-	}
+	Expect(client.IgnoreAlreadyExists(admin.Create(ctx, serviceAccount))).To(Succeed())
 	request := &authenticationv1.TokenRequest{}
 	Expect(admin.SubResource("token").Create(ctx, serviceAccount, request)).To(Succeed())
 	return request.Status.Token
@@ -277,9 +245,7 @@ func statusOf(url, token string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
-	}
+	request.Header.Set("Authorization", "Bearer "+token)
 	httpClient := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // The certificate is self-signed.
 	}}
@@ -291,11 +257,8 @@ func statusOf(url, token string) (int, error) {
 }
 
 var _ = Describe("With protected owner references", func() {
-	var (
-		namespace string
-		echo      *echov1.Echo
-	)
-
+	var namespace string
+	var echo *echov1.Echo
 	BeforeEach(func() {
 		namespace = newNamespace()
 		startOperator()

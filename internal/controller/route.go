@@ -27,19 +27,24 @@ const gatewayLag = 5 * time.Second
 // wants, and the HTTPRoutes that the Echo overrides, whose changes it follows. The status reports why they cannot be overridden.
 func (rec *reconciliation) readRoutes(ctx context.Context) error {
 	names, isWanted := children.Overrides(rec.echo), children.WantsHTTPRoute(rec.echo)
-	missing, own := rec.Optional.Check(), (*gatewayv1.HTTPRoute)(nil)
-	if dependsOnOwn := len(names) > 0 || !isWanted; missing == nil && dependsOnOwn {
+	var own *gatewayv1.HTTPRoute
+	rec.missingRoutes = rec.Optional.Check()
+	if dependsOnOwn := len(names) > 0 || !isWanted; rec.missingRoutes == nil && dependsOnOwn {
 		own = rec.ownRoute(ctx)
 	}
 	mayBeUsed := own != nil || isRouted(rec.echo) || time.Since(rec.memory.routeDeleted) < gatewayLag
 	rec.inputs.KeepsRoutePort = mayBeUsed && !isWanted
-	if isDeleted := own == nil; rec.inputs.KeepsRoutePort && isDeleted {
-		rec.requeue(gatewayLag)
+	if rec.inputs.KeepsRoutePort {
+		rec.followed = "the port of an HTTPRoute that is no longer wanted"
+		isDeleted := own == nil && (rec.missingRoutes == nil || errors.Is(rec.missingRoutes, informers.ErrNotServed))
+		if isDeleted {
+			rec.requeue(gatewayLag)
+		}
 	}
 	switch {
-	case len(names) > 0 && errors.Is(missing, informers.ErrNotYet):
-		return missing // A verifier without these routes would be another one.
-	case missing != nil:
+	case len(names) > 0 && errors.Is(rec.missingRoutes, informers.ErrNotYet):
+		return rec.missingRoutes // A verifier without these routes would be another one.
+	case rec.missingRoutes != nil:
 		names = nil
 	}
 	rec.OtherRoutes.Follow(client.ObjectKeyFromObject(rec.echo), names) //nolint:contextcheck // The watches outlive the reconciliation.
@@ -78,7 +83,10 @@ func (rec *reconciliation) readOverridden(ctx context.Context, names []string) e
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("read HTTPRoute %s: %w", name, err)
+			c := rec.child(children.OptionalKind())
+			err = c.reject(fmt.Errorf("read %s: %w", name, err), 0)
+			rec.unresolved = c.failure
+			return err
 		}
 		route.Annotations, route.ManagedFields, route.Status = nil, nil, gatewayv1.HTTPRouteStatus{} // They may be large.
 		routes = append(routes, route)
@@ -108,11 +116,11 @@ func (rec *reconciliation) readOwners(ctx context.Context, own *gatewayv1.HTTPRo
 // reconcileRoute reconciles the HTTPRoute if the cache contains the kind. One that overrides others is created after the first
 // available pod, and after the nodes have applied the Service, so that no request fails.
 func (c *child) reconcileRoute(ctx context.Context) error {
-	if missing := c.Optional.Check(); missing != nil {
-		return c.reportMissingKind(missing)
+	if c.missingRoutes != nil {
+		return c.reportMissingKind(c.missingRoutes)
 	}
-	isServed := c.observed.Service != nil && c.observed.Deployment != nil && c.observed.Deployment.Status.AvailableReplicas > 0 &&
-		time.Since(c.memory.serviceChanged) >= serviceLag
+	isApplied := len(c.inputs.Route) > 0 || time.Since(c.memory.serviceChanged) >= serviceLag // Gateways use one that exists.
+	isServed := isApplied && c.observed.Service != nil && c.observed.Deployment != nil && c.observed.Deployment.Status.AvailableReplicas > 0
 	waiting := ""
 	if len(children.Overrides(c.echo)) > 0 && (len(c.inputs.OverriddenRoutes) == 0 || !isServed && !c.stillOverrides) {
 		c.isWanted, waiting = false, "The HTTPRoute waits for the first available pod"

@@ -102,10 +102,14 @@ var _ = Describe("The route of an Echo", func() {
 		edit(echo, func(s *echov1.EchoSpec) { s.Port = 8080 })
 		expectRouted(echo, isAccepted, isReady, notDegraded)
 		Expect(requestsSince(since)).NotTo(ContainElement(ContainSubstring("httproutes")))
-		edit(echo, func(s *echov1.EchoSpec) { s.Route = nil })
+		edit(echo, func(s *echov1.EchoSpec) { s.Route, s.Port = nil, 8081 })
 		Eventually(komega.Get(routeObject(echo))).Should(MatchError(ContainSubstring("not found")))
 		Consistently(komega.Object(serviceOf(echo)), "3s").Should(HaveField("Spec.Ports", HaveLen(2)), "a Gateway may learn of the deletion later")
-		Eventually(komega.Object(serviceOf(echo))).Should(HaveField("Spec.Ports", HaveExactElements(HaveField("Port", BeEquivalentTo(8080)))))
+		expectReady(echo)
+		since = auditMark()
+		Eventually(komega.Object(serviceOf(echo))).Should(HaveField("Spec.Ports", HaveExactElements(HaveField("Port", BeEquivalentTo(8081)))))
+		Consistently(func() []string { return requestsSince(since) }, "1s").ShouldNot(ContainElement(HavePrefix("update echoes/status")), "nothing changes for clients")
+		Expect(metricValue("echo_operator_drift_corrections_total", nil)).To(BeZero())
 	})
 
 	rejects := "False "
@@ -267,7 +271,7 @@ var _ = Describe("The route of an Echo", func() {
 	})
 
 	It("is reported with the API server's message while the operator has no permission", func() {
-		restricted := grantWithoutRoutes()
+		grant := grantWithoutRoutes()
 		startOperator(namespace)
 		echo := createEcho(namespace, "hello", routed("public"))
 		expectRouted(echo, "False Rejected", "False Rejected", "True Rejected")
@@ -280,7 +284,7 @@ var _ = Describe("The route of an Echo", func() {
 		Expect(operatorCache.WaitForCacheSync(soon)).To(BeTrue(), "the operator is not ready")
 
 		By("granting the permission")
-		restricted.grant()
+		grant()
 		expectRouted(echo, isAccepted, isReady, notDegraded)
 	})
 
@@ -289,13 +293,13 @@ var _ = Describe("The route of an Echo", func() {
 		echo := createEcho(namespace, "hello", routed("public"))
 		expectRouted(echo, isAccepted, isReady, notDegraded)
 		stop()
-		restricted := grantWithoutRoutes()
+		grant := grantWithoutRoutes()
 		startOperator(namespace)
 		edit(echo, func(s *echov1.EchoSpec) { s.Route = nil })
 		expectRouted(echo, "False Rejected", "False Rejected", "True Rejected")
 
 		By("granting the permission")
-		restricted.grant()
+		grant()
 		expectRouted(echo, "", isReady, notDegraded)
 		Expect(komega.Get(routeObject(echo))()).To(MatchError(ContainSubstring("not found")))
 	})

@@ -8,29 +8,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest/komega"
 
-	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
 	"github.com/kkloud-io/echo-operator/internal/informers"
 )
 
 var _ = Describe("A child of a stale Echo", func() {
-	It("is not reverted to an earlier spec", func() {
-		stop := startOperator()
-		echo := createEcho(newNamespace(), "hello")
-		expectReady(echo)
-		stale := echo.DeepCopy()
-		edit(echo, func(s *echov1.EchoSpec) { s.Message, s.Replicas = "newer", 3 })
-		expectReady(echo)
-		stop()
-
-		reconciler := &EchoReconciler{Client: operatorClient(), APIReader: operatorClient(), ServerImage: serverImage, Optional: informers.NewOptional(0)}
-		err := reconciler.newReconciliation(stale).reconcileChildren(ctx)
-		Expect(err).To(MatchError(errStaleEcho))
-		Expect(containerOf(echo).Args).To(ContainElement("-text=newer"))
-		Expect(komega.Get(budgetOf(echo))()).To(Succeed(), "the budget of the newest spec was deleted")
-		Expect(retry(err)).To(HaveField("RequeueAfter", staleRetry))
-	})
-
 	It("is not recreated after the deletion of the Echo", func() {
 		stop := startOperator()
 		echo := createEcho(newNamespace(), "hello")

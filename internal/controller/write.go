@@ -125,11 +125,9 @@ func (c *child) patch(ctx context.Context, live, desired client.Object, isDrift 
 	}
 	c.versions.Record(c.kind.ObjectKind, object)
 	log.FromContext(ctx).Info("Updated "+c.kind.Name, "child", live.GetName())
-	_, isService := object.(*corev1.Service)
-	switch {
-	case isDrift:
+	if isDrift {
 		c.Metrics.CountCorrection(c.kind.Name)
-	case isService:
+	} else if service, is := object.(*corev1.Service); is && children.ConcernsNodes(live.(*corev1.Service), service) {
 		c.memory.serviceChanged = time.Now()
 	}
 	c.afterWrite(object, correction)
