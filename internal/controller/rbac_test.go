@@ -168,9 +168,9 @@ var _ = Describe("The operator's permissions", func() {
 
 		bindMetricsReader(namespace, "reader")
 		url := "https://" + address + "/metrics"
-		Eventually(func() (int, error) { return statusOf(url, "") }).Should(Equal(http.StatusUnauthorized))
-		Eventually(func() (int, error) { return statusOf(url, tokenOf(namespace, "reader")) }).Should(Equal(http.StatusOK))
-		Expect(statusOf(url, tokenOf(namespace, "other"))).To(Equal(http.StatusForbidden))
+		Eventually(func() (int, error) { return statusOf(url) }).Should(Equal(http.StatusUnauthorized))
+		Eventually(func() (int, error) { return statusOf(url, "Bearer "+tokenOf(namespace, "reader")) }).Should(Equal(http.StatusOK))
+		Expect(statusOf(url, "Bearer "+tokenOf(namespace, "other"))).To(Equal(http.StatusForbidden))
 	})
 
 	// Streaming lists are disabled by default before Kubernetes 1.34.
@@ -240,12 +240,12 @@ func tokenOf(namespace, account string) string {
 	return request.Status.Token
 }
 
-func statusOf(url, token string) (int, error) {
+func statusOf(url string, authorization ...string) (int, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return 0, err
 	}
-	request.Header.Set("Authorization", "Bearer "+token)
+	request.Header["Authorization"] = authorization
 	httpClient := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // The certificate is self-signed.
 	}}
