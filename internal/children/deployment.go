@@ -81,7 +81,7 @@ func mutatePod(pod *corev1.PodSpec, echo *echov1.Echo, image string) *corev1.Con
 	pod.TerminationGracePeriodSeconds = new(gracePeriodSeconds)
 	mutatePodSecurity(ensure(&pod.SecurityContext), echo)
 	mutateUnprivilegedPorts(pod.SecurityContext, echo)
-	mutateNodes(pod, echo)
+	mutateNodes(pod, !isCustomServer(echo))
 	for _, topologyKey := range []string{corev1.LabelTopologyZone, corev1.LabelHostname} {
 		mutateSpread(&pod.TopologySpreadConstraints, topologyKey, echo)
 	}

@@ -121,6 +121,8 @@ func filler(data []byte) *randfill.Filler {
 		func(q *resource.Quantity, c randfill.Continue) {
 			*q = *resource.NewQuantity(c.Int63n(1000), resource.DecimalSI)
 		},
+		// The operator changes no other node selector.
+		func(s *corev1.NodeSelector, _ randfill.Continue) { *s = *architectures.DeepCopy() },
 		func(p *intstr.IntOrString, c randfill.Continue) { *p = intstr.FromInt32(c.Int31n(65536)) },
 		// The operator does not mutate an object with another controller.
 		func(ref *metav1.OwnerReference, c randfill.Continue) { c.Fill(&ref.Name); c.Fill(&ref.UID) },
@@ -155,12 +157,6 @@ func removeDuplicatesOfPods(selector *metav1.LabelSelector, template *corev1.Pod
 	}
 	withoutDuplicates(&pod.Tolerations, tolerationKey)
 	withoutDuplicates(&pod.ImagePullSecrets, secretKey)
-	if pod.Affinity != nil && pod.Affinity.NodeAffinity != nil && pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
-		for i := range pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
-			term := &pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[i]
-			withoutDuplicates(&term.MatchExpressions, func(e corev1.NodeSelectorRequirement) string { return e.String() })
-		}
-	}
 	withoutDuplicates(&pod.Containers, func(c corev1.Container) string { return c.Name })
 	withoutDuplicates(&pod.Volumes, func(v corev1.Volume) string { return v.Name })
 	withoutDuplicates(&pod.TopologySpreadConstraints, func(c corev1.TopologySpreadConstraint) string { return c.TopologyKey + string(c.WhenUnsatisfiable) })

@@ -101,8 +101,7 @@ func mutateVerifierPod(template *corev1.PodTemplateSpec, echo *echov1.Echo, in I
 	mutatePodIsolation(pod)
 	pod.TerminationGracePeriodSeconds = new(verifierGraceSeconds)
 	mutatePodSecurity(ensure(&pod.SecurityContext), echo)
-	requireLinux(pod)
-	requireArchitecture(pod)
+	mutateNodes(pod, true)
 	wanted, next := layers(echo, in), 0
 	for _, l := range allLayers {
 		i := slices.IndexFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == l.name })
