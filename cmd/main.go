@@ -90,17 +90,17 @@ func newManager(ctx context.Context, restConfig *rest.Config, s settings) (manag
 	restConfig.UserAgent = "echo-operator/" + version // The API server takes the name of the field manager from it.
 	restConfig.Wrap(transport.Wrap)
 	options := managerOptions(s)
-	reader, err := client.New(restConfig, client.Options{Scheme: options.Scheme, Mapper: informers.RESTMapper()})
+	live, err := client.New(restConfig, client.Options{Scheme: options.Scheme, Mapper: informers.RESTMapper()})
 	if err != nil {
 		return nil, nil, fmt.Errorf("set up the client: %w", err)
 	}
-	namespaces, optional := informers.NewNamespaces(ctx, reader, s.namespaces), informers.NewOptional(informers.DiscoveryPeriod)
+	namespaces, optional := informers.NewNamespaces(ctx, live, s.namespaces), informers.NewOptional(informers.DiscoveryPeriod)
 	options.Cache = informers.CacheOptions(namespaces.Readable(), optional)
 	mgr, err := ctrl.NewManager(restConfig, options)
 	if err != nil {
 		return nil, nil, fmt.Errorf("set up the manager: %w", err)
 	}
-	optional.Reader, optional.Cache, optional.Namespaces = reader, mgr.GetCache(), namespaces.Readable()
+	optional.Reader, optional.Cache, optional.Namespaces = live, mgr.GetCache(), namespaces.Readable()
 	reconciler := &controller.EchoReconciler{
 		Client:                     mgr.GetClient(),
 		APIReader:                  mgr.GetAPIReader(),
@@ -119,9 +119,9 @@ func newManager(ctx context.Context, restConfig *rest.Config, s settings) (manag
 		metrics.Echoes(mgr.GetCache()), //nolint:contextcheck // A scrape has no context.
 		metrics.NamespaceServed(namespaces.Watched, namespaces.Readable()), metrics.LongestWait(reconciler.LongestWait))
 	if s.operatorCondition != nil {
-		upgradeable := &olm.UpgradeableReconciler{Condition: *s.operatorCondition, RolloutInFlight: status.RolloutInFlight}
-		if err := upgradeable.SetupWithManager(ctx, mgr); err != nil {
-			return nil, nil, fmt.Errorf("set up the Upgradeable controller: %w", err)
+		upgradeable := &olm.Upgradeable{Condition: *s.operatorCondition, RolloutInFlight: status.RolloutInFlight, Echoes: mgr.GetClient(), Live: live}
+		if err := mgr.Add(upgradeable); err != nil {
+			return nil, nil, fmt.Errorf("set up the condition Upgradeable: %w", err)
 		}
 	}
 	awaitReadable := func(ctx context.Context) error {

@@ -3,6 +3,7 @@ package informers
 import (
 	"strings"
 
+	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,6 +21,7 @@ func RESTMapper() meta.RESTMapper {
 		}
 	}
 	add("ReplicaSet", appsv1.SchemeGroupVersion.WithResource("replicasets"))
+	add("OperatorCondition", operatorsv2.GroupVersion.WithResource("operatorconditions"))
 	for _, kind := range cachedKinds() {
 		add(kind.ObjectKind, kind.Resource)
 	}

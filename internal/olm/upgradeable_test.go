@@ -13,15 +13,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 )
 
+// inFlight is the status of an Echo that rolls out.
+const inFlight = "in flight"
+
 // installation is an installation by OLM: the OperatorCondition, and the Echoes in the operator's cache.
 type installation struct {
-	*UpgradeableReconciler
+	*Upgradeable
 	t         *testing.T
 	condition *operatorsv2.OperatorCondition
 	// live has the OperatorCondition, and reads counts how often the operator has read it.
@@ -38,17 +39,17 @@ func install(t *testing.T) *installation {
 	}
 	i := &installation{t: t, live: fake.NewClientBuilder().WithScheme(scheme).Build()}
 	i.condition = &operatorsv2.OperatorCondition{ObjectMeta: metav1.ObjectMeta{Namespace: "operators", Name: "echo-operator.v0.0.0"}}
-	i.UpgradeableReconciler = &UpgradeableReconciler{
+	i.Upgradeable = &Upgradeable{
 		Condition:       client.ObjectKeyFromObject(i.condition),
 		RolloutInFlight: func(status echov1.EchoStatus) bool { return status.Ready == inFlight },
+		Echoes:          fake.NewClientBuilder().WithScheme(scheme).Build(),
 	}
-	i.UpgradeableReconciler.live = interceptor.NewClient(i.live, interceptor.Funcs{
+	i.Live = interceptor.NewClient(i.live, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 			i.reads++
 			return c.Get(ctx, key, object, options...)
 		},
 	})
-	i.echoes = fake.NewClientBuilder().WithScheme(scheme).WithIndex(&echov1.Echo{}, echoesByRollout, i.indexByRollout).Build()
 	return i
 }
 
@@ -67,31 +68,19 @@ func (i *installation) must(err error) {
 // startRollout creates an Echo that rolls out.
 func (i *installation) startRollout() *echov1.Echo {
 	echo := &echov1.Echo{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "hello"}, Status: echov1.EchoStatus{Ready: inFlight}}
-	i.must(i.echoes.(client.Client).Create(i.t.Context(), echo))
+	i.must(i.Echoes.(client.Client).Create(i.t.Context(), echo))
 	return echo
 }
 
 func (i *installation) endRollout(echo *echov1.Echo) {
-	i.must(i.echoes.(client.Client).Delete(i.t.Context(), echo))
+	i.must(i.Echoes.(client.Client).Delete(i.t.Context(), echo))
 }
 
-// run reconciles as the queue of the controller does, until the time is over.
+// run runs Upgradeable for some time.
 func (i *installation) run(duration time.Duration) {
-	end, backoff, request := time.Now().Add(duration), newBackoff(), reconcile.Request{NamespacedName: i.Condition}
-	for {
-		result, err := i.Reconcile(i.t.Context(), request)
-		next := result.RequeueAfter
-		if err != nil {
-			next = backoff.When(request)
-		} else {
-			backoff.Forget(request)
-		}
-		if next == 0 || time.Now().Add(next).After(end) {
-			time.Sleep(time.Until(end))
-			return
-		}
-		time.Sleep(next)
-	}
+	ctx, stop := context.WithTimeout(i.t.Context(), duration)
+	defer stop()
+	i.must(i.Start(ctx))
 }
 
 func (i *installation) expectCondition(want string) {
@@ -113,7 +102,7 @@ func TestConditionIsReadOnlyOnChangesWhileNothingRollsOut(t *testing.T) {
 		i.createCondition()
 		i.run(time.Hour)
 		i.expectCondition("True RolledOut")
-		i.run(time.Hour) // After an event.
+		i.run(time.Hour)
 		if i.reads != 1 {
 			t.Errorf("read %d times, want once", i.reads)
 		}
@@ -158,7 +147,7 @@ func TestConditionIsWrittenAgainDuringARollout(t *testing.T) {
 				i.run(time.Second)
 				i.expectCondition("False RollingOut")
 				lose(i)
-				i.run(checkPeriod)
+				i.run(readPeriod + period)
 				i.expectCondition("False RollingOut")
 			})
 		})
@@ -173,31 +162,7 @@ func TestMissingConditionIsReadAtIncreasingIntervals(t *testing.T) {
 			t.Errorf("read %d times in an hour, want at most 25", i.reads)
 		}
 		i.createCondition()
-		i.run(maxBackoff)
+		i.run(maxPause)
 		i.expectCondition("True RolledOut")
 	})
-}
-
-func TestOnlyTheStartAndTheEndOfARolloutAreReported(t *testing.T) {
-	idle, rolling := &echov1.Echo{}, &echov1.Echo{Status: echov1.EchoStatus{Ready: inFlight}}
-	changed := install(t).rolloutChanged()
-	for _, test := range []struct {
-		before, after *echov1.Echo
-		want          bool
-	}{{idle, idle, false}, {idle, rolling, true}, {rolling, rolling, false}, {rolling, idle, true}} {
-		if got := changed.Update(event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after}); got != test.want {
-			t.Errorf("update from %q to %q passes: %t, want %t", test.before.Status.Ready, test.after.Status.Ready, got, test.want)
-		}
-	}
-	for _, test := range []struct {
-		echo *echov1.Echo
-		want bool
-	}{{idle, false}, {rolling, true}} {
-		if got := changed.Create(event.CreateEvent{Object: test.echo}); got != test.want {
-			t.Errorf("creation of %q passes: %t, want %t", test.echo.Status.Ready, got, test.want)
-		}
-		if got := changed.Delete(event.DeleteEvent{Object: test.echo}); got != test.want {
-			t.Errorf("deletion of %q passes: %t, want %t", test.echo.Status.Ready, got, test.want)
-		}
-	}
 }
