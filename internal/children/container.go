@@ -7,7 +7,9 @@ import (
 	"strconv"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -170,6 +172,33 @@ func setResources(container *corev1.Container, declared, byDefault echov1.Resour
 			quantity.RoundUp(resource.Milli)
 			list[name] = quantity
 		}
+	}
+}
+
+// Share saves memory in a cache of many Deployments: their largest values that are equal in most of them, or that occur
+// twice in one, share memory. The object must not be changed afterwards.
+func Share(object Object) {
+	deployment, is := object.(*appsv1.Deployment)
+	if !is {
+		return
+	}
+	pod := &deployment.Spec.Template.Spec
+	for i := range pod.TopologySpreadConstraints {
+		share(&pod.TopologySpreadConstraints[i].LabelSelector, deployment.Spec.Selector)
+	}
+	for i := range pod.Containers {
+		resources := &pod.Containers[i].Resources
+		for _, common := range []echov1.Resources{defaultServerResources, defaultVerifierResources} {
+			share(&resources.Limits, corev1.ResourceList(common.Limits))
+			share(&resources.Requests, corev1.ResourceList(common.Requests))
+		}
+	}
+}
+
+// share replaces *value with shared if the two are equal.
+func share[T any](value *T, shared T) {
+	if equality.Semantic.DeepEqual(*value, shared) {
+		*value = shared
 	}
 }
 

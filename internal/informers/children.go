@@ -25,7 +25,6 @@ func transformChild(kind children.Kind, object client.Object) client.Object {
 	if !isChild(object) || size(object) > maxCachedSize {
 		return stub(kind, object)
 	}
-	children.ShareMeta(object)
 	children.Share(object)
 	return object
 }

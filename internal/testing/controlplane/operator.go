@@ -68,7 +68,7 @@ func StartOperator(o OperatorOptions) (*Operator, error) {
 	operator := &Operator{Done: make(chan struct{}), Log: log.Name()}
 	operator.command = exec.Command(o.Program, append([]string{"--health-probe-bind-address=0"}, o.Args...)...) //nolint:gosec // The caller chose the program.
 	operator.command.Env = append(os.Environ(), "KUBECONFIG="+name+".kubeconfig", "RELATED_IMAGE_HTTP_ECHO="+ServerImage,
-		"RELATED_IMAGE_VERIFIER="+VerifierImage,
+		"RELATED_IMAGE_VERIFIER="+VerifierImage, "GOGC=50", // As in config/manager.
 		"WATCH_NAMESPACE="+strings.Join(o.Watched, ","), "POD_NAMESPACE="+o.Namespace)
 	operator.command.Stdout, operator.command.Stderr = log, log
 	if err := operator.command.Start(); err != nil {
