@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"flag"
@@ -22,7 +23,6 @@ import (
 
 	// The image has no certificates: these are Mozilla's.
 	_ "golang.org/x/crypto/x509roots/fallback"
-	"golang.org/x/net/http/httpguts"
 
 	"github.com/kkloud-io/echo-operator/internal/listener"
 	"github.com/kkloud-io/echo-operator/internal/verifier"
@@ -31,7 +31,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
+	if err := run(ctx, os.Args[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "verifier:", err)
 		os.Exit(1)
 	}
@@ -44,19 +44,43 @@ type settings struct {
 	listen    string
 }
 
+// parse parses the flags. The operator writes them, from fields that the API server has validated.
 func parse(args []string) (s settings, err error) {
-	var layer, address, ips, digest string
-	var headers []string
+	s.target.Header = map[string]string{}
 	flags := flag.NewFlagSet("verifier", flag.ContinueOnError)
-	flags.StringVar(&layer, "layer", "", "`layer` to verify: dns, service or route")
-	flags.StringVar(&address, "url", "", "`URL` of the response")
-	flags.StringVar(&ips, "cluster-ips", "", "cluster IPs of the Service, separated by commas; for the layers dns and service")
+	flags.Func("layer", "`layer` to verify: dns, service or route", func(name string) error {
+		if s.target.Layer = verifier.Layer(name); !slices.Contains(verifier.Layers, s.target.Layer) {
+			return errors.New("want dns, service or route")
+		}
+		return nil
+	})
+	flags.Func("url", "`URL` of the response", func(address string) (err error) {
+		s.target.URL, err = url.Parse(address)
+		return err
+	})
+	flags.Func("cluster-ips", "cluster IPs of the Service, separated by commas; for the layers dns and service", func(list string) error {
+		for item := range strings.SplitSeq(list, ",") {
+			address, err := netip.ParseAddr(item)
+			if err != nil {
+				return err
+			}
+			s.target.Addresses = append(s.target.Addresses, address)
+		}
+		return nil
+	})
 	flags.IntVar(&s.target.Status, "status", 200, "expected `status` of the response, or 0 for 200 to 299 with any body")
 	flags.Int64Var(&s.target.Length, "length", 0, "expected `number` of bytes of the body")
-	flags.StringVar(&digest, "sha256", "", "expected SHA-256 `digest` of the body, in hexadecimal")
+	flags.Func("sha256", "expected SHA-256 `digest` of the body, in hexadecimal", func(text string) error {
+		digest, err := hex.DecodeString(text)
+		if copy(s.target.SHA256[:], digest) != sha256.Size {
+			return errors.New("want 64 hexadecimal digits")
+		}
+		return err
+	})
 	flags.Func("header", "declared `field` of the response's header, such as 'Retry-After: 60'; repeat it for more", func(field string) error {
-		headers = append(headers, field)
-		return nil // The error of the package flag would contain the value.
+		name, value, _ := strings.Cut(field, ": ")
+		s.target.Header[http.CanonicalHeaderKey(name)] = value
+		return nil // The error of the package flag would contain the value, which may be confidential.
 	})
 	flags.DurationVar(&s.period, "period", 10*time.Second, "`time` from the end of a round to the next one")
 	flags.DurationVar(&s.target.Timeout, "timeout", 2*time.Second, "deadline of a round, from the look-up of the name to the end of the body")
@@ -65,71 +89,15 @@ func parse(args []string) (s settings, err error) {
 	if err := flags.Parse(args); err != nil {
 		return s, err
 	}
-	if flags.NArg() > 0 {
-		return s, fmt.Errorf("unexpected argument %q: the verifier takes flags only", flags.Arg(0))
-	}
-	if s.target.Layer = verifier.Layer(layer); !slices.Contains(verifier.Layers, s.target.Layer) {
-		return s, fmt.Errorf("-layer is %q, want dns, service or route", layer)
-	}
-	if s.target.URL, err = url.Parse(address); err != nil || s.target.URL.Hostname() == "" || !slices.Contains([]string{"http", "https"}, s.target.URL.Scheme) {
-		return s, fmt.Errorf("-url is %q, want an http or https URL with a host", address)
-	}
-	if s.target.Header, err = header(headers); err != nil {
-		return s, err
-	}
-	if s.target.Addresses, err = addresses(ips); err != nil {
-		return s, err
-	}
-	if s.target.Layer != verifier.Route && len(s.target.Addresses) == 0 {
-		return s, fmt.Errorf("-cluster-ips is empty, but the layer %s needs them", layer)
-	}
-	if s.period <= 0 || s.target.Timeout <= 0 || s.threshold <= 0 || s.target.Length < 0 {
-		return s, errors.New("-period, -timeout and -failure-threshold have to be positive, and -length not negative")
-	}
-	if s.target.Status != 0 && s.target.Layer != verifier.DNS {
-		if n, err := hex.Decode(s.target.SHA256[:], []byte(digest)); err != nil || n != len(s.target.SHA256) {
-			return s, fmt.Errorf("-sha256 is %q, want 64 hexadecimal digits", digest)
-		}
+	hasTarget := s.target.URL != nil && (s.target.Layer == verifier.Route || s.target.Layer != "" && len(s.target.Addresses) > 0)
+	if flags.NArg() > 0 || !hasTarget {
+		return s, errors.New("want the flags -layer, -url and, unless the layer is route, -cluster-ips")
 	}
 	return s, nil
 }
 
-// header returns the values of headers by their names. An error does not contain a value, which may be confidential.
-func header(fields []string) (map[string]string, error) {
-	values := map[string]string{}
-	for i, field := range fields {
-		name, value, found := strings.Cut(field, ": ")
-		if !found || !httpguts.ValidHeaderFieldName(name) {
-			return nil, fmt.Errorf("-header number %d has no name and value, want 'Name: value'", i+1)
-		}
-		key := http.CanonicalHeaderKey(name)
-		if _, repeated := values[key]; repeated {
-			return nil, fmt.Errorf("-header %s is repeated", name)
-		}
-		values[key] = value
-	}
-	return values, nil
-}
-
-func addresses(list string) (all []netip.Addr, err error) {
-	if list == "" {
-		return nil, nil
-	}
-	for item := range strings.SplitSeq(list, ",") {
-		address, err := netip.ParseAddr(item)
-		if err != nil {
-			return nil, fmt.Errorf("-cluster-ips has %q, want an IP address", item)
-		}
-		all = append(all, address)
-	}
-	return all, nil
-}
-
 func run(ctx context.Context, args []string) error {
 	s, err := parse(args)
-	if errors.Is(err, flag.ErrHelp) {
-		return nil
-	}
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -24,53 +23,32 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	digest := strings.Repeat("ab", sha256.Size)
-	valid := map[string]string{"layer": "service", "url": "http://echo-hello.default.svc", "cluster-ips": "10.0.0.1,fd00::1", "sha256": digest, "length": "6"}
-	if s, err := parse(arguments(valid, "", "")); err != nil || len(s.target.Addresses) != 2 || s.target.Status != 200 {
+	valid := map[string]string{
+		"layer": "service", "url": "http://echo-hello.default.svc", "cluster-ips": "10.0.0.1,fd00::1", "sha256": strings.Repeat("ab", sha256.Size), "length": "6",
+	}
+	s, err := parse(append(arguments(valid, "", ""), "-header=location: https://a.example/?b=c: d", "-header=X-$: $(HOME)"))
+	if err != nil || len(s.target.Addresses) != 2 || s.target.Status != 200 || s.target.SHA256[31] != 0xab {
 		t.Errorf("parse = %+v, %v", s, err)
 	}
-	if _, err := parse(append(arguments(valid, "", ""), "more")); err == nil || !strings.Contains(err.Error(), "takes flags only") {
-		t.Errorf("with an argument: error = %v", err)
+	if want := map[string]string{"Location": "https://a.example/?b=c: d", "X-$": "$(HOME)"}; !maps.Equal(s.target.Header, want) {
+		t.Errorf("headers = %q, want %q", s.target.Header, want)
 	}
 	for _, c := range []struct{ flag, value, want string }{
-		{"layer", "ping", `-layer is "ping", want dns, service or route`},
-		{"url", "ftp://host", `-url is "ftp://host", want an http or https URL`},
-		{"url", "http://", "with a host"},
-		{"url", ":", "-url is"},
-		{"cluster-ips", "", "-cluster-ips is empty"},
-		{"cluster-ips", "10.0.0.1,x", `-cluster-ips has "x", want an IP address`},
+		{"layer", "ping", "want dns, service or route"},
+		{"url", ":", "flag -url"},
+		{"cluster-ips", "", "flag -cluster-ips"},
+		{"cluster-ips", "10.0.0.1,x", "flag -cluster-ips"},
 		{"sha256", "ab", "want 64 hexadecimal digits"},
 		{"sha256", strings.Repeat("x", 64), "want 64 hexadecimal digits"},
-		{"period", "0s", "have to be positive"},
-		{"timeout", "-1s", "have to be positive"},
-		{"failure-threshold", "0", "have to be positive"},
-		{"length", "-1", "not negative"},
 		{"period", "often", "invalid value"},
 	} {
 		if _, err := parse(arguments(valid, c.flag, c.value)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("-%s=%s: error = %v, want %q", c.flag, c.value, err, c.want)
 		}
 	}
-}
-
-func TestParseOfHeaders(t *testing.T) {
-	args := []string{"-layer=service", "-url=http://h", "-cluster-ips=127.0.0.1", "-sha256=" + strings.Repeat("ab", sha256.Size)}
-	s, err := parse(append(args, "-header=location: https://a.example/?b=c: d", "-header=X-$: $(HOME)"))
-	want := map[string]string{"Location": "https://a.example/?b=c: d", "X-$": "$(HOME)"}
-	if err != nil || !maps.Equal(s.target.Header, want) {
-		t.Errorf("headers = %q, %v, want %q", s.target.Header, err, want)
-	}
-	for _, c := range []struct {
-		want    string
-		headers []string
-	}{
-		{"-header number 2 has no name and value", []string{"-header=A: b", "-header=secret"}},
-		{"-header number 1 has no name and value", []string{"-header=: secret"}},
-		{"-header number 1 has no name and value", []string{"-header=A B: secret"}},
-		{"-header a is repeated", []string{"-header=A: secret", "-header=a: secret"}},
-	} {
-		if _, err := parse(append(slices.Clone(args), c.headers...)); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%q: error = %v, want %q without a value", c.headers, err, c.want)
+	for _, args := range [][]string{{}, {"-layer=dns", "-url=http://h"}, {"-layer=route"}, {"-url=http://h", "-cluster-ips=::1"}, {"-layer=route", "-url=http://h", "more"}} {
+		if _, err := parse(args); err == nil || !strings.Contains(err.Error(), "want the flags") {
+			t.Errorf("%q: error = %v", args, err)
 		}
 	}
 }
@@ -214,9 +192,6 @@ func residentMemory(t *testing.T, pid int) int {
 func TestRunReportsWhatPreventsIt(t *testing.T) {
 	if err := run(context.Background(), []string{"-layer=x"}); err == nil {
 		t.Error("run with an invalid flag returns no error")
-	}
-	if err := run(context.Background(), []string{"-help"}); err != nil {
-		t.Errorf("run -help = %v, want no error", err)
 	}
 	digest := strings.Repeat("ab", sha256.Size)
 	err := run(context.Background(), []string{"-layer=service", "-url=http://h", "-cluster-ips=127.0.0.1", "-sha256=" + digest, "-listen=256.0.0.1:1"})
