@@ -32,9 +32,8 @@ const (
 	gracePeriodSeconds int64 = 30
 )
 
-// Deployment mutates the Deployment of the Echo. The server image is defaultImage, unless the
-// Echo sets its own.
-func Deployment(deployment *appsv1.Deployment, echo *echov1.Echo, defaultImage string) {
+// Deployment mutates the Deployment of the Echo.
+func Deployment(deployment *appsv1.Deployment, echo *echov1.Echo, in Inputs) {
 	spec := &deployment.Spec
 	mutateWorkload(deployment, ensure(&spec.Selector), &spec.Template, echo, serverComponent, Selector(echo))
 	spec.Replicas = new(echo.Spec.Replicas)
@@ -49,8 +48,9 @@ func Deployment(deployment *appsv1.Deployment, echo *echov1.Echo, defaultImage s
 	rolling := ensure(&spec.Strategy.RollingUpdate)
 	// All new pods start at the same time, so an edit takes as long with five pods as with one.
 	rolling.MaxUnavailable, rolling.MaxSurge = new(intstr.FromInt32(0)), new(intstr.FromString("100%"))
-	server := mutatePod(&spec.Template.Spec, echo, cmp.Or(echo.Spec.Image, defaultImage))
+	server := mutatePod(&spec.Template.Spec, echo, cmp.Or(echo.Spec.Image, in.ServerImage))
 	spec.Template.Labels[ResponseLabel] = serverHash(echo, server)
+	outlive(deployment, in.Route)
 }
 
 // mutateWorkload mutates what a server and a verifier have in common. The selected labels select the pods.
@@ -85,14 +85,9 @@ func mutatePod(pod *corev1.PodSpec, echo *echov1.Echo, image string) *corev1.Con
 	for _, topologyKey := range []string{corev1.LabelTopologyZone, corev1.LabelHostname} {
 		mutateSpread(&pod.TopologySpreadConstraints, topologyKey, echo)
 	}
-
-	i := slices.IndexFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == containerName })
-	if i < 0 {
-		pod.Containers = slices.Insert(pod.Containers, 0, corev1.Container{Name: containerName})
-		i = 0
-	}
-	mutateContainer(&pod.Containers[i], echo, image)
-	return &pod.Containers[i]
+	container := ensureItem(&pod.Containers, corev1.Container{Name: containerName}, func(c corev1.Container) bool { return c.Name == containerName })
+	mutateContainer(container, echo, image)
+	return container
 }
 
 // mutatePodIsolation isolates the pod from the API server, and from its node.

@@ -1,6 +1,7 @@
 package children
 
 import (
+	"cmp"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -80,40 +81,22 @@ func OptionalKind() Kind {
 // Service comes first, so that the first ready pod is reachable immediately, and the budget before the Deployment, whose
 // replicas tell whether there may be one.
 var Kinds = []Kind{
-	{
-		Name:       "Service",
-		ObjectKind: "Service",
-		Resource:   corev1.SchemeGroupVersion.WithResource("services"),
-		New:        func() Object { return &corev1.Service{} },
-		Wanted:     always,
-		ResponseFields: []string{
-			"spec.externalName",
-			"spec.ports",
-			"spec.selector",
-			"spec.type",
-		},
-		Mutate: func(o Object, echo *echov1.Echo, in Inputs) {
-			Service(o.(*corev1.Service), echo, in)
-			outlive(o, in.Pods)
-		},
-	},
-	{
-		Name:       "PodDisruptionBudget",
+	newKind(Kind{
+		ObjectKind:     "Service",
+		Resource:       corev1.SchemeGroupVersion.WithResource("services"),
+		Wanted:         always,
+		ResponseFields: []string{"spec.externalName", "spec.ports", "spec.selector", "spec.type"},
+	}, Service),
+	newKind(Kind{
 		ObjectKind: "PodDisruptionBudget",
 		Resource:   policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets"),
-		New:        func() Object { return &policyv1.PodDisruptionBudget{} },
 		// With a single pod, a budget would only block the drain of its node.
-		Wanted: func(echo *echov1.Echo) bool { return echo.Spec.Replicas > 1 },
-		Mutate: func(o Object, echo *echov1.Echo, _ Inputs) {
-			PodDisruptionBudget(o.(*policyv1.PodDisruptionBudget), echo)
-		},
+		Wanted:      func(echo *echov1.Echo) bool { return echo.Spec.Replicas > 1 },
 		Conditional: true,
-	},
-	{
-		Name:       "Deployment",
+	}, PodDisruptionBudget),
+	newKind(Kind{
 		ObjectKind: "Deployment",
 		Resource:   appsv1.SchemeGroupVersion.WithResource("deployments"),
-		New:        func() Object { return &appsv1.Deployment{} },
 		Wanted:     always,
 		ResponseFields: []string{
 			"spec.replicas",
@@ -125,48 +108,44 @@ var Kinds = []Kind{
 			"spec.template.spec.containers[" + containerName + "].name",
 			"spec.template.spec.containers[" + containerName + "].ports",
 		},
-		Mutate: func(o Object, echo *echov1.Echo, in Inputs) {
-			Deployment(o.(*appsv1.Deployment), echo, in.ServerImage)
-			outlive(o, in.Route)
-		},
-	},
-	{
+	}, Deployment),
+	newKind(Kind{
 		Name:           "VerifierDeployment",
 		ObjectKind:     "Deployment",
 		Resource:       appsv1.SchemeGroupVersion.WithResource("deployments"),
-		New:            func() Object { return &appsv1.Deployment{} },
 		Conditional:    true,
 		Verifier:       true,
 		Wanted:         func(echo *echov1.Echo) bool { return echo.Spec.Verify != nil && !WantsVerifierDaemonSet(echo) },
 		ResponseFields: append([]string{"spec.replicas"}, verifierResponseFields...),
-		Mutate: func(o Object, echo *echov1.Echo, in Inputs) {
-			VerifierDeployment(o.(*appsv1.Deployment), echo, in)
-		},
-	},
-	{
+	}, VerifierDeployment),
+	newKind(Kind{
 		Name:           "VerifierDaemonSet",
 		ObjectKind:     "DaemonSet",
 		Resource:       appsv1.SchemeGroupVersion.WithResource("daemonsets"),
-		New:            func() Object { return &appsv1.DaemonSet{} },
 		Conditional:    true,
 		Verifier:       true,
 		Wanted:         WantsVerifierDaemonSet,
 		ResponseFields: verifierResponseFields,
-		Mutate: func(o Object, echo *echov1.Echo, in Inputs) {
-			VerifierDaemonSet(o.(*appsv1.DaemonSet), echo, in)
-		},
-	},
-	{
-		Name:           "HTTPRoute",
+	}, VerifierDaemonSet),
+	newKind(Kind{
 		ObjectKind:     "HTTPRoute",
 		Resource:       schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: "v1", Resource: "httproutes"},
-		New:            func() Object { return &gatewayv1.HTTPRoute{} },
 		Wanted:         WantsHTTPRoute,
 		ResponseFields: []string{"spec.hostnames", "spec.parentRefs", "spec.rules"},
-		Mutate:         func(o Object, echo *echov1.Echo, in Inputs) { HTTPRoute(o.(*gatewayv1.HTTPRoute), echo, in) },
 		Conditional:    true,
 		OptionalAPI:    true,
-	},
+	}, HTTPRoute),
+}
+
+// newKind completes a kind with the type of its objects, which a mutate function has.
+func newKind[T any, O interface {
+	*T
+	Object
+}](kind Kind, mutate func(O, *echov1.Echo, Inputs)) Kind {
+	kind.Name = cmp.Or(kind.Name, kind.ObjectKind)
+	kind.New = func() Object { return O(new(T)) }
+	kind.Mutate = func(o Object, echo *echov1.Echo, in Inputs) { mutate(o.(O), echo, in) }
+	return kind
 }
 
 func always(*echov1.Echo) bool { return true }

@@ -11,7 +11,7 @@ import (
 
 // PodDisruptionBudget mutates the budget of the Echo. It allows one eviction at a time, and
 // an unhealthy pod never blocks the drain of its node.
-func PodDisruptionBudget(budget *policyv1.PodDisruptionBudget, echo *echov1.Echo) {
+func PodDisruptionBudget(budget *policyv1.PodDisruptionBudget, echo *echov1.Echo, _ Inputs) {
 	setMeta(budget, echo, serverComponent)
 	budget.Spec.Selector = &metav1.LabelSelector{MatchLabels: Selector(echo)}
 	budget.Spec.MinAvailable = nil

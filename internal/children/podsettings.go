@@ -20,11 +20,7 @@ const InheritedAnnotation = "kkloud.io/inherited-metadata"
 
 // setInherited sets the metadata on an object, and removes what an earlier call set.
 func setInherited(object metav1.Object, metadata *echov1.InheritedMetadata) {
-	recorded, found := recordedEntries(object, InheritedAnnotation)
-	if metadata == nil && !found {
-		return
-	}
-	declared := ptr.Deref(metadata, echov1.InheritedMetadata{})
+	recorded, declared := recordedEntries(object, InheritedAnnotation), ptr.Deref(metadata, echov1.InheritedMetadata{})
 	labels, annotations := object.GetLabels(), object.GetAnnotations()
 	set := entries{
 		Labels:      setEntries(&labels, recorded.Labels, declared.Labels),
@@ -37,18 +33,14 @@ func setInherited(object metav1.Object, metadata *echov1.InheritedMetadata) {
 
 // settingsOf returns spec.pod with the metadata that pods inherit. Verifiers have no labels and annotations of spec.pod:
 // a Service of the user may select the server's pods by them.
-func settingsOf(echo *echov1.Echo, component string) *echov1.PodSettings {
-	inherited := echo.Spec.InheritedMetadata
-	if inherited == nil && (echo.Spec.Pod == nil || component == serverComponent) {
-		return echo.Spec.Pod
-	}
-	settings, metadata := ptr.Deref(echo.Spec.Pod, echov1.PodSettings{}), ptr.Deref(inherited, echov1.InheritedMetadata{})
+func settingsOf(echo *echov1.Echo, component string) echov1.PodSettings {
+	settings, inherited := ptr.Deref(echo.Spec.Pod, echov1.PodSettings{}), ptr.Deref(echo.Spec.InheritedMetadata, echov1.InheritedMetadata{})
 	if component == verifierComponent {
 		settings.Labels, settings.Annotations = nil, nil
 	}
-	settings.Labels = merged(metadata.Labels, settings.Labels)
-	settings.Annotations = merged(metadata.Annotations, settings.Annotations)
-	return &settings
+	settings.Labels = merged(inherited.Labels, settings.Labels)
+	settings.Annotations = merged(inherited.Annotations, settings.Annotations)
+	return settings
 }
 
 // merged returns the entries of both maps. The second one decides.
@@ -77,12 +69,8 @@ type entries struct {
 
 // mutatePodSettings sets the settings on the pod template of an object, and removes the entries that
 // an earlier call set. What the operator sets itself, for example labels, has to be set afterwards.
-func mutatePodSettings(object metav1.Object, template *corev1.PodTemplateSpec, settings *echov1.PodSettings) {
-	recorded, found := recordedEntries(object, PodSettingsAnnotation)
-	if settings == nil && !found {
-		return
-	}
-	declared := ptr.Deref(settings, echov1.PodSettings{})
+func mutatePodSettings(object metav1.Object, template *corev1.PodTemplateSpec, declared echov1.PodSettings) {
+	recorded := recordedEntries(object, PodSettingsAnnotation)
 	var secrets []corev1.LocalObjectReference
 	for _, secret := range declared.ImagePullSecrets {
 		secrets = append(secrets, corev1.LocalObjectReference{Name: secret.Name})
@@ -103,14 +91,12 @@ func mutatePodSettings(object metav1.Object, template *corev1.PodTemplateSpec, s
 	})
 }
 
-// recordedEntries returns the entries that the annotation contains, and whether there is one. An
-// annotation that is not valid contains no entries.
-func recordedEntries(object metav1.Object, annotation string) (recorded entries, found bool) {
-	text, found := object.GetAnnotations()[annotation]
-	if !found || json.Unmarshal([]byte(text), &recorded) != nil {
-		return entries{}, found
+// recordedEntries returns the entries that the annotation contains: none if it is missing or not valid.
+func recordedEntries(object metav1.Object, annotation string) (recorded entries) {
+	if json.Unmarshal([]byte(object.GetAnnotations()[annotation]), &recorded) != nil {
+		return entries{}
 	}
-	return recorded, true
+	return recorded
 }
 
 func recordEntries(object metav1.Object, annotation string, set entries) {

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/testing/values"
@@ -167,7 +168,8 @@ func FuzzPodSettings(f *testing.F) {
 		f.Add(binary.BigEndian.AppendUint64(nil, seed), binary.BigEndian.AppendUint64(nil, ^seed), []byte{byte(seed)})
 	}
 	f.Fuzz(func(t *testing.T, data, earlier, filling []byte) {
-		settings, before := values.Random(data).Spec.Pod, values.Random(earlier).Spec.Pod
+		settings := ptr.Deref(values.Random(data).Spec.Pod, echov1.PodSettings{})
+		before := ptr.Deref(values.Random(earlier).Spec.Pod, echov1.PodSettings{})
 		live := corev1.PodTemplateSpec{}
 		filler(filling).Fill(&live)
 		want := *live.DeepCopy()
@@ -178,11 +180,8 @@ func FuzzPodSettings(f *testing.F) {
 		mutatePodSettings(object, &live, before)
 		mutatePodSettings(object, &live, settings)
 		expectSameEntries(t, live, want)
-		var entries echov1.PodSettings
-		if settings != nil {
-			entries = *settings
-			entries.RunAsUser = 0 // The operator owns the user in every pod, so it needs no record.
-		}
+		entries := settings
+		entries.RunAsUser = 0 // The operator owns the user in every pod, so it needs no record.
 		if isSet := !equality.Semantic.DeepEqual(entries, echov1.PodSettings{}); (len(object.Annotations) == 1) != isSet {
 			t.Errorf("annotations = %v, want a record: %t", object.Annotations, isSet)
 		}
@@ -190,10 +189,7 @@ func FuzzPodSettings(f *testing.F) {
 }
 
 // removeSettings removes the entries that have the keys of the settings.
-func removeSettings(template *corev1.PodTemplateSpec, settings *echov1.PodSettings) {
-	if settings == nil {
-		return
-	}
+func removeSettings(template *corev1.PodTemplateSpec, settings echov1.PodSettings) {
 	pod := &template.Spec
 	maps.DeleteFunc(pod.NodeSelector, func(key, _ string) bool { _, found := settings.NodeSelector[key]; return found })
 	maps.DeleteFunc(template.Labels, func(key, _ string) bool { _, found := settings.Labels[key]; return found })

@@ -46,6 +46,7 @@ func Service(service *corev1.Service, echo *echov1.Echo, in Inputs) {
 	if needsRoutePort := (WantsHTTPRoute(echo) || isKept) && echo.Spec.Port != routePort; needsRoutePort {
 		service.Spec.Ports = append(service.Spec.Ports, servicePort(live, routePortName, routePort))
 	}
+	outlive(service, in.Pods)
 }
 
 // ConcernsNodes reports whether clients may notice that a node has not applied a change of the Service: it is more than

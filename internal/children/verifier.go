@@ -102,20 +102,16 @@ func mutateVerifierPod(template *corev1.PodTemplateSpec, echo *echov1.Echo, in I
 	pod.TerminationGracePeriodSeconds = new(verifierGraceSeconds)
 	mutatePodSecurity(ensure(&pod.SecurityContext), echo)
 	mutateNodes(pod, true)
-	wanted, next := layers(echo, in), 0
-	for _, l := range allLayers {
-		i := slices.IndexFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == l.name })
-		switch want := slices.Contains(wanted, l); {
-		case want && i < 0:
-			i = next
+	wanted := layers(echo, in)
+	pod.Containers = slices.DeleteFunc(pod.Containers, func(c corev1.Container) bool {
+		return IsLayer(c.Name) && !slices.ContainsFunc(wanted, func(l layer) bool { return l.name == c.Name })
+	})
+	for i, l := range wanted {
+		isNamed := func(c corev1.Container) bool { return c.Name == l.name }
+		if !slices.ContainsFunc(pod.Containers, isNamed) {
 			pod.Containers = slices.Insert(pod.Containers, i, corev1.Container{Name: l.name})
-			fallthrough
-		case want:
-			mutateVerifierContainer(&pod.Containers[i], l, echo, in)
-			next = i + 1
-		case i >= 0:
-			pod.Containers = slices.Delete(pod.Containers, i, i+1)
 		}
+		mutateVerifierContainer(&pod.Containers[slices.IndexFunc(pod.Containers, isNamed)], l, echo, in)
 	}
 }
 
@@ -169,7 +165,7 @@ func mutateVerifierContainer(container *corev1.Container, l layer, echo *echov1.
 	mutateContainerSecurity(ensure(&container.SecurityContext))
 	container.LivenessProbe = nil
 	mutateProbe(ensure(&container.StartupProbe), "/startz", intstr.FromString(l.portName()), 1, probeTimeoutSeconds)
-	container.StartupProbe.FailureThreshold = decisionSeconds(&verify, verify.FailureThreshold) + startSeconds
+	container.StartupProbe.FailureThreshold = StartSeconds(&verify)
 	mutateProbe(ensure(&container.ReadinessProbe), "/readyz", intstr.FromString(l.portName()), readinessSeconds, probeTimeoutSeconds)
 	container.ReadinessProbe.FailureThreshold = 1
 }
@@ -296,21 +292,16 @@ const resultWindow = 10
 // DecisionSeconds returns how long a verifier may take for a result, in seconds: from its start, or,
 // for a verifier that received the responses of an earlier spec during a rollout, from the end of the
 // rollout.
-func DecisionSeconds(verify *echov1.Verify, sawRollout bool) int64 {
+func DecisionSeconds(verify *echov1.Verify, sawRollout bool) int32 {
 	rounds := verify.FailureThreshold
 	if sawRollout {
 		rounds = resultWindow
 	}
-	return int64(decisionSeconds(verify, rounds))
+	return rounds*(verify.PeriodSeconds*11/10+1+verify.TimeoutSeconds) + settleSeconds // The period varies by a tenth.
 }
 
 // settleSeconds is how long the kubelet may take to report a result.
 const settleSeconds = 5
 
 // StartSeconds returns after how many seconds the kubelet restarts a container of a verifier that has no result.
-func StartSeconds(verify *echov1.Verify) int64 { return DecisionSeconds(verify, false) + startSeconds }
-
-// decisionSeconds returns how long a verifier may take for so many rounds. It varies the period by a tenth.
-func decisionSeconds(verify *echov1.Verify, rounds int32) int32 {
-	return rounds*(verify.PeriodSeconds*11/10+1+verify.TimeoutSeconds) + settleSeconds
-}
+func StartSeconds(verify *echov1.Verify) int32 { return DecisionSeconds(verify, false) + startSeconds }

@@ -208,7 +208,7 @@ func TestResponseLabelChangesWithTheResponseAndTheServer(t *testing.T) {
 	labelsOf := func(in Inputs, edits ...func(*echov1.Echo)) labels {
 		echo, live := newEcho(append([]func(*echov1.Echo){withVerify}, edits...)...), desiredState(newEcho(withVerify))
 		VerifierDeployment(live.verifier(), echo, in)
-		Deployment(live.deployment(), echo, in.ServerImage)
+		Deployment(live.deployment(), echo, in)
 		return labels{live.verifier().Spec.Template.Labels[ResponseLabel], live.deployment().Spec.Template.Labels[ResponseLabel]}
 	}
 	before := labelsOf(inputs)
@@ -253,7 +253,7 @@ func TestDecisionSecondsCoverTheRounds(t *testing.T) {
 	for _, test := range []struct {
 		verify     *echov1.Verify
 		sawRollout bool
-		want       int64
+		want       int32
 	}{
 		{&echov1.Verify{PeriodSeconds: 10, TimeoutSeconds: 2, FailureThreshold: 3}, false, 3*14 + 5},
 		{&echov1.Verify{PeriodSeconds: 10, TimeoutSeconds: 2, FailureThreshold: 3}, true, 10*14 + 5},
@@ -265,7 +265,7 @@ func TestDecisionSecondsCoverTheRounds(t *testing.T) {
 		}
 	}
 	pod := desiredState(newEcho(withVerify)).verifier().Spec.Template.Spec
-	if got := pod.Containers[0].StartupProbe.FailureThreshold; int64(got) <= DecisionSeconds(newEcho(withVerify).Spec.Verify, false) {
+	if got := pod.Containers[0].StartupProbe.FailureThreshold; got <= DecisionSeconds(newEcho(withVerify).Spec.Verify, false) {
 		t.Errorf("the kubelet restarts a verifier after %d s, before it has a result", got)
 	}
 }

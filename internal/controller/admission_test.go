@@ -137,7 +137,7 @@ func mutateDeployments(namespace, configuration string) {
 	Eventually(func() (bool, error) { // The policy takes effect after a moment.
 		echo := newEcho(namespace, "probe", func(s *echov1.EchoSpec) { s.Replicas, s.TargetPort = 1, 5678 })
 		probe := deploymentOf(echo)
-		children.Deployment(probe, echo, serverImage)
+		children.Deployment(probe, echo, children.Inputs{ServerImage: serverImage})
 		probe.OwnerReferences = nil
 		plain := probe.DeepCopy()
 		plain.Namespace = corev1.NamespaceDefault

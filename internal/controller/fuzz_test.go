@@ -38,7 +38,7 @@ var _ = Describe("The content of an Echo", func() {
 			}
 			// Pod Security validates pods only: the namespace enforces the restricted standard.
 			template := deploymentOf(echo)
-			children.Deployment(template, echo, serverImage)
+			children.Deployment(template, echo, children.Inputs{ServerImage: serverImage})
 			template.Spec.Template.Spec.PriorityClassName = "" // The class may not exist.
 			if err := admin.Create(ctx, &corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pod", Labels: template.Spec.Template.Labels},

@@ -17,7 +17,7 @@ import (
 func cachedDeployment(change func(*appsv1.Deployment)) *appsv1.Deployment {
 	echo := &echov1.Echo{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "hello", UID: "1"}, Spec: echov1.EchoSpec{Message: "hello"}}
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: children.Name(echo), UID: "2", ResourceVersion: "3"}}
-	children.Deployment(deployment, echo, inputs.ServerImage)
+	children.Deployment(deployment, echo, inputs)
 	deployment.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "echo-operator"}}
 	change(deployment)
 	return deployment

@@ -236,4 +236,4 @@ func find[T any](items []T, matches func(T) bool) (found T) {
 	return found
 }
 
-func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }
+func seconds(n int32) time.Duration { return time.Duration(n) * time.Second }

@@ -139,7 +139,7 @@ func TestVerifierThatIsWrittenLateIsNotOverdue(t *testing.T) {
 func TestVerifierThatDecidesMayTakeLonger(t *testing.T) {
 	echo := withCondition(withVerify(newEcho()), echov1.ConditionVerified, metav1.ConditionUnknown, echov1.ReasonVerifying, now.Unix())
 	echo.Spec.Verify.PeriodSeconds, echo.Spec.Verify.FailureThreshold = 600, 5
-	pod := verifierPod("a", children.StartSeconds(echo.Spec.Verify), "service")
+	pod := verifierPod("a", int64(children.StartSeconds(echo.Spec.Verify)), "service")
 	notStarted(&pod)
 	observed := Observation{Deployment: deployment(2, 2, 2, 2), Service: &corev1.Service{}, Now: now,
 		Verification: &Verification{Object: verifierDeployment(1, 1, 0), Pods: pods(pod)}}

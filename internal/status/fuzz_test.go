@@ -141,7 +141,7 @@ func checkTimeLimit(t *testing.T, echo *echov1.Echo, observed Observation, got e
 	for i := range later.Status.Conditions {
 		later.Status.Conditions[i].LastTransitionTime = observed.Now
 	}
-	observed.Now = metav1.Unix(observed.Now.Unix()+5*deadlineSeconds+children.StartSeconds(new(ptr.Deref(echo.Spec.Verify, echov1.Verify{}))), 0)
+	observed.Now = metav1.Unix(observed.Now.Unix()+5*deadlineSeconds+int64(children.StartSeconds(new(ptr.Deref(echo.Spec.Verify, echov1.Verify{})))), 0)
 	after := statusOf(later, observed)
 	for _, c := range after.Conditions {
 		isInProgress := c.Type == echov1.ConditionProgressing && c.Status == metav1.ConditionTrue || slices.Contains(inProgress, c.Reason)
@@ -202,7 +202,7 @@ func fillRoute(echo *echov1.Echo, observed *Observation, filler *randfill.Filler
 		case 0, 1, 2:
 		case 3:
 			response.Conditions[0].Status = metav1.ConditionFalse
-			filler.Fill(&response.Conditions[0].Reason)
+			response.Conditions[0].Reason = "NoMatchingParent"
 			filler.Fill(&response.Conditions[0].Message)
 		case 4:
 			response.Conditions[1].ObservedGeneration = 2

@@ -3,7 +3,6 @@ package status
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 
@@ -72,8 +71,8 @@ func (a *Assessment) route() verdict {
 		accepted, lacks, rejection := parentStatusOf(ref, route.Object)
 		switch name := parentName(ref, a.echo.Namespace); {
 		case rejection != nil:
-			reason = cmp.Or(reason, parentReason(rejection.Reason))
-			rejected = append(rejected, fmt.Sprintf("%s: %s: %s", name, parentReason(rejection.Reason), Truncate(rejection.Message, maxParentMessage)))
+			reason = cmp.Or(reason, rejection.Reason)
+			rejected = append(rejected, fmt.Sprintf("%s: %s: %s", name, rejection.Reason, Truncate(rejection.Message, maxParentMessage)))
 		case !accepted:
 			pending = append(pending, name+lacks)
 		}
@@ -132,15 +131,4 @@ func parentName(ref gatewayv1.ParentReference, namespace string) string {
 		name += fmt.Sprintf(", port %d", *ref.Port)
 	}
 	return name
-}
-
-// parentReasons matches the reasons of parents that the condition Routed repeats.
-var parentReasons = regexp.MustCompile(`^[A-Z][A-Za-z0-9]{0,63}$`)
-
-// parentReason returns the reason of a parent, which is text of a third party.
-func parentReason(reason string) string {
-	if parentReasons.MatchString(reason) {
-		return reason
-	}
-	return echov1.ReasonRouteRejected
 }

@@ -119,10 +119,6 @@ var routeTests = map[string]struct {
 	}), parentStatus(1))}, allAccept, "+Ready -AsExpected"},
 	"another controller rejects": {Route{Object: routeOf(parentStatus(0), parentStatus(1), parentStatus(1, no(accepted, "NoMatchingParent", "not mine")))},
 		"False NoMatchingParent: " + internal + ": NoMatchingParent: not mine", "-RouteRejected +RouteRejected"},
-	"a reason that is not in camel case": {Route{Object: routeOf(parentStatus(0), parentStatus(1, no(accepted, "a:b,c", "m")))},
-		"False RouteRejected: " + internal + ": RouteRejected: m", "-RouteRejected +RouteRejected"},
-	"a reason that is too long": {Route{Object: routeOf(parentStatus(0), parentStatus(1, no(accepted, strings.Repeat("A", 65), "m")))},
-		"False RouteRejected: " + internal + ": RouteRejected: m", "-RouteRejected +RouteRejected"},
 	"long messages of both": {Route{Object: routeOf(parentStatus(0, no(accepted, "A", strings.Repeat("x", 32768))), parentStatus(1, no(accepted, "B", "y")))},
 		"False A: " + public + ": A: " + strings.Repeat("x", 399) + "…; " + internal + ": B: y", "-RouteRejected +RouteRejected"},
 }

@@ -36,7 +36,7 @@ type Verification struct {
 // missingTime is how long nodes may lack a pod of the newest template before the status says so. A
 // DaemonSet's status does not say whether a quota or an admission policy rejects a pod, or whether an
 // earlier pod does not stop. The DaemonSet controller may create ten pods a second, or more.
-func missingTime(nodes int32) time.Duration { return seconds(30 + int64(nodes)/10) }
+func missingTime(nodes int32) time.Duration { return seconds(30 + nodes/10) }
 
 // workload holds the pod counts of the verifier's Deployment or DaemonSet.
 type workload struct {

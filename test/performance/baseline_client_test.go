@@ -48,7 +48,7 @@ func (e *environment) createChildren(echo *echov1.Echo) (observed status.Observa
 // updateChildren writes what the operator has to write after an edit of the message: a PUT of the
 // Deployment and of the status.
 func (e *environment) updateChildren(echo *echov1.Echo, observed status.Observation) error {
-	children.Deployment(observed.Deployment, echo, inputs.ServerImage)
+	children.Deployment(observed.Deployment, echo, inputs)
 	children.SetEchoGeneration(observed.Deployment, echo.Generation)
 	observed.Deployment.SetManagedFields(nil)
 	if err := e.baselineClient.Update(e.Context(), observed.Deployment); err != nil {
