@@ -11,8 +11,8 @@ const (
 	// Max is the longest pause.
 	Max = 30 * time.Second
 
-	// slowestWrite is how long a webhook may take to fail.
-	slowestWrite = 30 * time.Second
+	// SlowestWrite is how long a webhook may take to fail.
+	SlowestWrite = 30 * time.Second
 )
 
 // Pause is the pause between writes of the same kind, of which each comes when no time remains. The zero value has none. It
@@ -29,44 +29,21 @@ func (p Pause) Remaining() time.Duration { return max(0, time.Until(p.next)) }
 // Length returns the last pause, or 0 if the last write was not paused.
 func (p Pause) Length() time.Duration { return p.length }
 
-// RecordFailure records a failed write, and returns the pause before the next.
-func (p *Pause) RecordFailure() time.Duration {
-	p.count()
-	p.start(slowestWrite) // The repetition may fail late.
-	return p.length
-}
+// IsForgotten reports whether the next write is no repetition.
+func (p Pause) IsForgotten() bool { return time.Now().After(p.forget) }
 
-// RecordTransientFailure records a failure that may disappear by itself, and returns the number of recent writes. The
-// caller's own back-off, of at most Max, decides when the write is repeated.
-func (p *Pause) RecordTransientFailure() int {
-	p.count()
-	p.forget = time.Now().Add(2 * Max)
-	return p.writes
-}
-
-// RecordSuccess records a successful write. After as many writes as the burst, and after each further one, there is a
-// pause.
-func (p *Pause) RecordSuccess(burst int) {
-	p.count()
-	if p.writes >= burst {
-		p.start(0)
-		return
-	}
-	p.length, p.forget = 0, time.Now().Add(2*Min)
-}
-
-func (p *Pause) count() {
+// Record records a write, and returns the pause before the next one: none until there were as many writes as the burst. A
+// repetition may come later than the pause: late is how much.
+func (p *Pause) Record(burst int, late time.Duration) time.Duration {
 	if p.IsForgotten() {
 		*p = Pause{}
 	}
 	p.writes++
-}
-
-// IsForgotten reports whether the next write is no repetition.
-func (p Pause) IsForgotten() bool { return time.Now().After(p.forget) }
-
-func (p *Pause) start(late time.Duration) {
 	p.length = min(max(2*p.length, Min), Max)
+	if p.writes < burst {
+		p.length = 0
+	}
 	p.next = time.Now().Add(p.length)
-	p.forget = p.next.Add(2*p.length + late)
+	p.forget = p.next.Add(2*max(p.length, Min) + late)
+	return p.length
 }

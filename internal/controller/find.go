@@ -42,7 +42,14 @@ func (c *child) find(ctx context.Context, isWritten bool) (client.Object, error)
 	case c.versions.IsStale(c.kind.ObjectKind, c.name(), cached):
 		return nil, errStaleChild
 	case cached == nil && isWritten:
-		return c.findUncached(ctx)
+		if mayExist := c.previouslyReconciled() || c.memory.lacksStatus(); !mayExist {
+			return nil, nil // Creating the child shows whether it exists.
+		}
+		live, err := c.readLive(ctx)
+		if live == nil && err == nil {
+			err = c.checkNewest(ctx) // The child may have been deleted together with its Echo.
+		}
+		return live, err
 	case cached == nil && c.mayHaveLeftover(ctx):
 		return c.readLive(ctx) // Another client may have changed the label by which the cache selects.
 	case isControlled && !informers.IsStub(cached):
@@ -52,19 +59,6 @@ func (c *child) find(ctx context.Context, isWritten bool) (client.Object, error)
 	default:
 		return nil, nil
 	}
-}
-
-// findUncached returns a wanted child that the cache lacks.
-func (c *child) findUncached(ctx context.Context) (client.Object, error) {
-	mayExist := c.previouslyReconciled() || c.memory.lacksStatus()
-	if !mayExist {
-		return nil, nil // Creating the child shows whether it exists.
-	}
-	object, err := c.readLive(ctx)
-	if object == nil && err == nil {
-		err = c.checkNewest(ctx) // The child may have been deleted together with its Echo.
-	}
-	return object, err
 }
 
 // readLive reads the child from the API server. It returns nil if there is none.

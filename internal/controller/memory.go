@@ -145,18 +145,11 @@ func (m *memory) recordSuccess(kind children.Kind, correction string) {
 	}
 	c := m.entry(kind)
 	c.failure = nil
-	c.writes.RecordSuccess(childBurst)
+	c.writes.Record(childBurst, 0)
 	maps.DeleteFunc(c.corrections, func(_ string, p backoff.Pause) bool { return p.IsForgotten() })
 	drift := c.corrections[correction]
-	drift.RecordSuccess(correctionBurst)
+	drift.Record(correctionBurst, 0)
 	c.corrections[correction] = drift
-}
-
-// recordTransientFailure records a failed write that may succeed when it is repeated, and returns the number of recent writes.
-func (m *memory) recordTransientFailure(kind children.Kind) int {
-	c := m.entry(kind)
-	c.failure = nil
-	return c.writes.RecordTransientFailure()
 }
 
 // repeatedDrift reports that an external writer changes a child again after each correction.

@@ -44,7 +44,8 @@ func (c *child) reject(err error, took time.Duration) error {
 	// A webhook hangs, while another client keeps changing the child.
 	willFailAgain := isSlow && apierrors.IsConflict(err)
 	mayDisappear := slices.Contains(transient, response.Status().Code) && !willFailAgain
-	if mayDisappear && c.memory.recordTransientFailure(c.kind) <= maxTransient {
+	if remembered := c.memory.entry(c.kind); mayDisappear && remembered.writes.Record(maxTransient+1, 2*backoff.Max) == 0 {
+		remembered.failure = nil
 		return err
 	}
 	c.fail(echov1.ReasonRejected, err.Error())
@@ -97,14 +98,14 @@ func (c *child) fail(reason, message string) {
 	remembered := c.memory.entry(c.kind)
 	remembered.failure = &status.Failure{Reason: reason, Message: c.kind.Name + ": " + message}
 	c.failure = remembered.failure
-	c.requeue(remembered.writes.RecordFailure())
+	c.requeue(remembered.writes.Record(1, backoff.SlowestWrite))
 }
 
 // reportOwner reports an object under the child's name that the Echo does not control.
 func (c *child) reportOwner(live client.Object) {
 	reads := &c.memory.entry(c.kind).reads
 	if reads.Remaining() == 0 {
-		reads.RecordFailure()
+		reads.Record(1, backoff.SlowestWrite)
 	}
 	c.requeue(reads.Remaining()) // The watch does not report the deletion of an object without the operator's label.
 	controller := metav1.GetControllerOf(live)
@@ -113,7 +114,7 @@ func (c *child) reportOwner(live client.Object) {
 		c.waiting = deletion(c.kind, live, fmt.Sprintf(" of an earlier Echo (UID %s)", controller.UID))
 		return
 	}
-	c.Metrics.CountConflict(c.kind.Name)
+	c.Metrics.Conflicts.WithLabelValues(c.kind.Name).Inc()
 	name := "none"
 	if controller != nil {
 		name = fmt.Sprintf("%s %s, UID %s", controller.Kind, controller.Name, controller.UID)

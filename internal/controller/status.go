@@ -38,10 +38,10 @@ func (rec *reconciliation) writeStatus(ctx context.Context, next echov1.EchoStat
 		return fmt.Errorf("write the status: %w", err)
 	}
 	rec.versions.Record(echoKind, updated)
-	writes.RecordSuccess(statusBurst)
+	writes.Record(statusBurst, 0)
 	rec.recordEvent(ctx, rec.echo, updated)
 	if firstReady(rec.echo, updated) {
-		rec.Metrics.ObserveTimeToReady(time.Since(rec.echo.CreationTimestamp.Time))
+		rec.Metrics.TimeToReady.Observe(time.Since(rec.echo.CreationTimestamp.Time).Seconds())
 	}
 	return nil
 }

@@ -166,8 +166,7 @@ func startChangedOperator(change func(*EchoReconciler), condition client.ObjectK
 	Expect(reconciler.SetupWithManager(ctx, mgr)).To(Succeed())
 	registry.MustRegister(metrics.Echoes(mgr.GetCache()), metrics.NamespaceServed(namespaces.Watched, namespaces.Readable()))
 	if condition.Name != "" {
-		upgradeable := &olm.UpgradeableReconciler{Condition: condition, RolloutInFlight: status.RolloutInFlight}
-		Expect(upgradeable.SetupWithManager(ctx, mgr)).To(Succeed())
+		Expect(mgr.Add(&olm.Upgradeable{Condition: condition, RolloutInFlight: status.RolloutInFlight, Echoes: mgr.GetClient(), Live: reader})).To(Succeed())
 	}
 
 	return start(mgr)

@@ -57,7 +57,7 @@ func (c *child) create(ctx context.Context) error {
 	log.FromContext(ctx).Info("Created "+c.kind.Name, "child", object.GetName())
 	isRepair := c.previouslyReconciled() && !meta.IsStatusConditionTrue(c.echo.Status.Conditions, echov1.ConditionDegraded)
 	if isRepair {
-		c.Metrics.CountCorrection(c.kind.Name)
+		c.Metrics.Corrections.WithLabelValues(c.kind.Name).Inc()
 	}
 	c.afterWrite(object, correction)
 	return nil
@@ -126,7 +126,7 @@ func (c *child) patch(ctx context.Context, live, desired client.Object, isDrift 
 	c.versions.Record(c.kind.ObjectKind, object)
 	log.FromContext(ctx).Info("Updated "+c.kind.Name, "child", live.GetName())
 	if isDrift {
-		c.Metrics.CountCorrection(c.kind.Name)
+		c.Metrics.Corrections.WithLabelValues(c.kind.Name).Inc()
 	} else if service, is := object.(*corev1.Service); is && children.ConcernsNodes(live.(*corev1.Service), service) {
 		c.memory.serviceChanged = time.Now()
 	}

@@ -16,24 +16,25 @@ const prefix = "echo_operator_"
 
 // Metrics are the metrics that the reconciler updates.
 type Metrics struct {
-	timeToReady prometheus.Histogram
-	corrections *prometheus.CounterVec
-	conflicts   *prometheus.CounterVec
+	// TimeToReady observes how long a new Echo takes to become ready, in seconds.
+	TimeToReady prometheus.Histogram
+	// Corrections counts the children that were reverted or recreated, and Conflicts those that a reconciliation skipped, by kind.
+	Corrections, Conflicts *prometheus.CounterVec
 }
 
 // New creates the metrics of an operator of the given version and registers them.
 func New(registry prometheus.Registerer, version string) *Metrics {
 	m := &Metrics{
-		timeToReady: prometheus.NewHistogram(prometheus.HistogramOpts{
+		TimeToReady: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    prefix + "time_to_ready_seconds",
 			Help:    "Time from the creation of an Echo until it first became ready, in seconds.",
 			Buckets: []float64{1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800},
 		}),
-		corrections: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Corrections: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: prefix + "drift_corrections_total",
 			Help: "Number of children that the operator reverted or recreated after a third-party change or deletion. An upgrade that changes their desired state counts, too.",
 		}, []string{"kind"}),
-		conflicts: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Conflicts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: prefix + "conflicts_total",
 			Help: "Number of times a reconciliation skipped a child because an object with its name is not controlled by the Echo. The operator retries while the conflict lasts.",
 		}, []string{"kind"}),
@@ -44,23 +45,14 @@ func New(registry prometheus.Registerer, version string) *Metrics {
 		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()},
 	})
 	build.Set(1)
-	for _, counter := range []*prometheus.CounterVec{m.corrections, m.conflicts} {
+	for _, counter := range []*prometheus.CounterVec{m.Corrections, m.Conflicts} {
 		for _, kind := range children.Kinds {
 			counter.WithLabelValues(kind.Name) // Start at 0, so that the first event counts as an increase.
 		}
 	}
-	registry.MustRegister(m.timeToReady, m.corrections, m.conflicts, build)
+	registry.MustRegister(m.TimeToReady, m.Corrections, m.Conflicts, build)
 	return m
 }
-
-// ObserveTimeToReady records how long a new Echo took to become ready.
-func (m *Metrics) ObserveTimeToReady(after time.Duration) { m.timeToReady.Observe(after.Seconds()) }
-
-// CountCorrection counts that a child of this kind was reverted or recreated.
-func (m *Metrics) CountCorrection(kind string) { m.corrections.WithLabelValues(kind).Inc() }
-
-// CountConflict counts that a reconciliation skipped a child of this kind.
-func (m *Metrics) CountConflict(kind string) { m.conflicts.WithLabelValues(kind).Inc() }
 
 // NamespaceServed reports for each watched namespace whether the operator serves it, because it is readable.
 func NamespaceServed(watched, readable []string) prometheus.Collector {

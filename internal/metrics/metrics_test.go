@@ -78,9 +78,9 @@ func newRegistry(echoes ...echov1.Echo) *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	m := New(registry, "1.2.3")
 	registry.MustRegister(Echoes(cacheOf{echoes: echoes}), NamespaceServed([]string{"team-a"}, []string{"team-a"}), LongestWait(func() time.Duration { return time.Minute }))
-	m.ObserveTimeToReady(time.Second)
-	m.CountCorrection("Service")
-	m.CountConflict("Service")
+	m.TimeToReady.Observe(1)
+	m.Corrections.WithLabelValues("Service").Inc()
+	m.Conflicts.WithLabelValues("Service").Inc()
 	return registry
 }
 

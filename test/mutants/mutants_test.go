@@ -153,12 +153,12 @@ var mutants = []mutant{
 	},
 	{
 		"retries a rejection without a pause", 7, "internal/backoff/pause.go",
-		"	p.start(slowestWrite) // The repetition may fail late.", "	p.next, p.forget = time.Now(), time.Now().Add(slowestWrite)",
+		"	p.next = time.Now().Add(p.length)", "	p.next = time.Now()",
 		"internal/backoff", "",
 	},
 	{
 		"reverts repeated drift without a pause", 7, "internal/backoff/pause.go",
-		"	if p.writes >= burst {", "	if false {",
+		"	if p.writes < burst {", "	if burst > 1 {",
 		"internal/backoff", "",
 	},
 	{
