@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -22,6 +21,7 @@ import (
 type child struct {
 	*reconciliation
 	kind     children.Kind
+	key      types.NamespacedName
 	isWanted bool
 
 	// object is the child as the API server last returned it. It is nil if the Echo controls none, or the child is being
@@ -40,37 +40,29 @@ type child struct {
 // child returns the child of a kind. An administrator has to allow a verifier on every node.
 func (rec *reconciliation) child(kind children.Kind) *child {
 	isAllowed := rec.AllowEveryNodeVerification || !kind.Verifier || !children.WantsVerifierDaemonSet(rec.echo)
-	return &child{reconciliation: rec, kind: kind, isWanted: isAllowed && kind.Wanted(rec.echo)}
-}
-
-func (c *child) name() types.NamespacedName {
-	return types.NamespacedName{Namespace: c.echo.Namespace, Name: c.kind.ChildName(c.echo)}
+	key := types.NamespacedName{Namespace: rec.echo.Namespace, Name: kind.ChildName(rec.echo)}
+	return &child{reconciliation: rec, kind: kind, key: key, isWanted: isAllowed && kind.Wanted(rec.echo)}
 }
 
 // reconcileChildren reconciles every child, even after the rejection of another one. Rejections become part of the
-// observation. It returns all other errors. The kinds are in the order of their dependencies: a verifier depends on
-// the Deployment and on the Service.
-func (rec *reconciliation) reconcileChildren(ctx context.Context) error {
-	var failed []error
+// observation. Of all other errors, it returns the first, or the first of the API server: that has its own back-off, which a
+// cache that lags does not hide. The kinds are in the order of their dependencies: a verifier depends on the Deployment and
+// on the Service.
+func (rec *reconciliation) reconcileChildren(ctx context.Context) (failed error) {
 	for _, kind := range children.Kinds {
 		err := rec.child(kind).reconcileAndReport(ctx)
 		if errors.Is(err, errStaleEcho) {
 			return err // The other children would be written for the same stale Echo.
 		}
-		if err != nil {
-			failed = append(failed, fmt.Errorf("reconcile %s: %w", kind.Name, err))
+		if isFirst := failed == nil || isStale(failed) && !isStale(err); err != nil && isFirst {
+			failed = fmt.Errorf("reconcile %s: %w", kind.Name, err)
 		}
 	}
-	return join(failed)
+	return failed
 }
 
-// join joins errors. One of the API server has its own back-off, which a cache that lags does not hide.
-func join(failed []error) error {
-	if others := slices.DeleteFunc(slices.Clone(failed), isStale); len(others) > 0 {
-		return errors.Join(others...)
-	}
-	return errors.Join(failed...)
-}
+// serviceLag is how long a node may take to apply a change of the Service: kube-proxy collects changes for a second.
+const serviceLag = 2 * time.Second
 
 // reconcileAndReport adds to the observation what the status depends on.
 func (c *child) reconcileAndReport(ctx context.Context) (err error) {
@@ -100,7 +92,11 @@ func (c *child) reconcileAndReport(ctx context.Context) (err error) {
 			c.observed.Deployment = object
 		}
 	case *corev1.Service:
-		c.observeService(object)
+		c.observed.Service, c.inputs.ClusterIPs = object, object.Spec.ClusterIPs // The input of verifiers, which come later.
+		if lag := time.Until(c.memory.serviceChanged.Add(serviceLag)); lag > 0 {
+			c.observed.Waiting = append(c.observed.Waiting, "Service: the nodes apply the change")
+			c.requeue(lag)
+		}
 	}
 	return err
 }
@@ -165,22 +161,10 @@ func (c *child) observe(ctx context.Context) error {
 	return err
 }
 
-// serviceLag is how long a node may take to apply a change of the Service: kube-proxy collects changes for a second.
-const serviceLag = 2 * time.Second
-
-// observeService also sets the inputs of verifiers, which come later.
-func (c *child) observeService(service *corev1.Service) {
-	c.observed.Service, c.inputs.ClusterIPs = service, service.Spec.ClusterIPs
-	if lag := time.Until(c.memory.serviceChanged.Add(serviceLag)); lag > 0 {
-		c.observed.Waiting = append(c.observed.Waiting, "Service: the nodes apply the change")
-		c.requeue(lag)
-	}
-}
-
 // reconcileVerifier reconciles a verifier, once the newest spec is rolled out: so every result of the newest verifier is
 // about that spec.
 func (c *child) reconcileVerifier(ctx context.Context) (err error) {
-	isOutdated := c.isWanted && !c.canVerify()
+	isOutdated := c.isWanted && (len(children.ClusterIPs(c.inputs)) == 0 || !status.Assess(c.echo, c.observed).IsUpdated)
 	if isOutdated {
 		err = c.observe(ctx)
 	} else {
@@ -193,8 +177,4 @@ func (c *child) reconcileVerifier(ctx context.Context) (err error) {
 		Object: c.object, Failure: c.failure, NotAllowed: !c.isWanted, Outdated: isOutdated, Waiting: c.terminating,
 	}
 	return err
-}
-
-func (rec *reconciliation) canVerify() bool {
-	return len(children.ClusterIPs(rec.inputs)) > 0 && status.Assess(rec.echo, rec.observed).IsUpdated
 }

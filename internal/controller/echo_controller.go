@@ -98,7 +98,7 @@ func (r *EchoReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager)
 			ReconciliationTimeout:   reconcileTimeout,
 			RateLimiter:             &r.seats,
 		})
-	for _, watch := range r.Watches() {
+	for _, watch := range Watches() {
 		enqueue := handler.EnqueueRequestsFromMapFunc(watch.Requests)
 		switch watch.Object.(type) {
 		case *echov1.Echo:

@@ -31,7 +31,7 @@ var (
 // missing there, or that the Echo does not seem to control, is read from the API server if the child is to be written.
 func (c *child) find(ctx context.Context, isWritten bool) (client.Object, error) {
 	var cached client.Object = c.kind.New()
-	switch err := c.Client.Get(ctx, c.name(), cached); {
+	switch err := c.Client.Get(ctx, c.key, cached); {
 	case apierrors.IsNotFound(err):
 		cached = nil
 	case err != nil:
@@ -39,7 +39,7 @@ func (c *child) find(ctx context.Context, isWritten bool) (client.Object, error)
 	}
 	isControlled := cached != nil && metav1.IsControlledBy(cached, c.echo)
 	switch {
-	case c.versions.IsStale(c.kind.ObjectKind, c.name(), cached):
+	case c.versions.IsStale(c.kind.ObjectKind, c.key, cached):
 		return nil, errStaleChild
 	case cached == nil && isWritten:
 		if mayExist := c.previouslyReconciled() || c.memory.lacksStatus(); !mayExist {
@@ -64,7 +64,7 @@ func (c *child) find(ctx context.Context, isWritten bool) (client.Object, error)
 // readLive reads the child from the API server. It returns nil if there is none.
 func (c *child) readLive(ctx context.Context) (client.Object, error) {
 	object := client.Object(c.kind.New())
-	if err := c.APIReader.Get(ctx, c.name(), object); err != nil {
+	if err := c.APIReader.Get(ctx, c.key, object); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
 	return object, nil

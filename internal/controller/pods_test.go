@@ -88,7 +88,7 @@ func failingPods() map[string]*corev1.Pod {
 
 func TestCachedPodHasTheSameFailure(t *testing.T) {
 	for name, pod := range failingPods() {
-		slimmed := cached(t, pod)
+		slimmed := status.TransformPod(pod)
 		if got, want := fmt.Sprint(status.PodFailure(slimmed, metav1.Now())), fmt.Sprint(status.PodFailure(pod, metav1.Now())); got != want {
 			t.Errorf("%s: failure of the cached pod = %s, want %s", name, got, want)
 		}
@@ -101,9 +101,9 @@ func TestCachedPodHasTheSameFailure(t *testing.T) {
 func TestOnlyDeletionsAndChangesOfFailuresOfPodsRequeueTheirEcho(t *testing.T) {
 	pods := failingPods()
 	for name, pod := range failingPods() {
-		pods[name] = cached(t, pod)
+		pods[name] = status.TransformPod(pod)
 		pod.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour))
-		pods["old, "+name] = cached(t, pod)
+		pods["old, "+name] = status.TransformPod(pod)
 	}
 	for _, test := range []struct {
 		before, after string

@@ -1,9 +1,9 @@
 package controller
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/informers"
@@ -59,21 +61,29 @@ func TestAnOverloadOfTheAPIServerIsNotReported(t *testing.T) {
 }
 
 func TestAStaleChildHidesNoOtherError(t *testing.T) {
-	conflict, failed := fmt.Errorf("reconcile Service: %w", errStaleChild), fmt.Errorf("reconcile Deployment: %w", apierrors.NewInternalError(errors.New("etcd")))
+	conflict := apierrors.NewConflict(corev1.Resource("services"), "echo-hello", errors.New("changed"))
+	unavailable := errors.New("connection refused")
 	for name, test := range map[string]struct {
-		errors []error
-		stale  bool
+		service, deployment error
+		stale               bool
 	}{
-		"stale":                      {[]error{conflict}, true},
-		"failed":                     {[]error{failed}, false},
-		"stale, then another failed": {[]error{conflict, failed}, false},
-		"failed, then another stale": {[]error{failed, conflict}, false},
+		"stale":                      {conflict, nil, true},
+		"failed":                     {nil, unavailable, false},
+		"stale, then another failed": {conflict, unavailable, false},
+		"failed, then another stale": {unavailable, conflict, false},
 	} {
-		if err := join(test.errors); isStale(err) != test.stale || errors.Is(err, failed) == test.stale {
+		server := interceptor.NewClient(fake.NewClientBuilder().WithScheme(controlplane.Scheme()).Build(), interceptor.Funcs{
+			Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
+				if _, is := object.(*corev1.Service); is {
+					return test.service
+				}
+				return test.deployment
+			},
+		})
+		reconciler := &EchoReconciler{Client: server, APIReader: server, ServerImage: "server"}
+		echo := &echov1.Echo{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "hello", Generation: 1}, Spec: echov1.EchoSpec{Replicas: 1}}
+		if err := reconciler.newReconciliation(echo).reconcileChildren(t.Context()); err == nil || isStale(err) != test.stale {
 			t.Errorf("%s: error = %v, stale: %t, want %t", name, err, isStale(err), test.stale)
 		}
-	}
-	if err := join(nil); err != nil {
-		t.Errorf("without errors: %v", err)
 	}
 }

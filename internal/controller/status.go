@@ -24,6 +24,9 @@ func (rec *reconciliation) writeStatus(ctx context.Context, next echov1.EchoStat
 		return nil
 	}
 	writes := &rec.memory.progressWrites
+	hasSameReason := func(a, b metav1.Condition) bool {
+		return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason
+	}
 	if !slices.EqualFunc(rec.echo.Status.Conditions, next.Conditions, hasSameReason) {
 		writes = &rec.memory.transitionWrites
 	}
@@ -44,10 +47,6 @@ func (rec *reconciliation) writeStatus(ctx context.Context, next echov1.EchoStat
 		rec.Metrics.TimeToReady.Observe(time.Since(rec.echo.CreationTimestamp.Time).Seconds())
 	}
 	return nil
-}
-
-func hasSameReason(a, b metav1.Condition) bool {
-	return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason
 }
 
 // firstReady reports whether the Echo has become ready for the first time. The transition time of an Echo that was

@@ -4,8 +4,6 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,7 +14,6 @@ import (
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
 	"github.com/kkloud-io/echo-operator/internal/children"
-	"github.com/kkloud-io/echo-operator/internal/informers"
 	"github.com/kkloud-io/echo-operator/internal/status"
 )
 
@@ -33,15 +30,15 @@ type Watch struct {
 }
 
 // Watches returns the kinds that the controller watches.
-func (r *EchoReconciler) Watches() []Watch {
+func Watches() []Watch {
 	all := []Watch{
-		{&echov1.Echo{}, echoItself, []predicate.Predicate{r.ignoreOwnWrites(echoKind)}},
+		{&echov1.Echo{}, echoItself, nil},
 		{&corev1.Pod{}, echoOfPod, []predicate.Predicate{ignoreInitialList, podChanged}},
 	}
 	for _, kind := range children.WatchedKinds() {
-		watch := Watch{kind.New(), echoOfChild, []predicate.Predicate{r.ignoreOwnWrites(kind.ObjectKind)}}
+		watch := Watch{kind.New(), echoOfChild, nil}
 		if !kind.OptionalAPI { // Its watch may start later than the operator.
-			watch.Predicates = append(watch.Predicates, ignoreInitialList, ignoreBudgetStatus)
+			watch.Predicates = []predicate.Predicate{ignoreInitialList}
 		}
 		all = append(all, watch)
 	}
@@ -52,28 +49,6 @@ func (r *EchoReconciler) Watches() []Watch {
 // The operator reconciles every Echo once at its start anyway, and its children with it.
 var ignoreInitialList = predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList },
-}
-
-// ignoreOwnWrites drops the events of objects that are as the operator's last write returned them.
-func (r *EchoReconciler) ignoreOwnWrites(kind string) predicate.Predicate {
-	return predicate.Funcs{
-		CreateFunc: func(e event.CreateEvent) bool { return r.versions.IsNews(kind, e.Object) },
-		UpdateFunc: func(e event.UpdateEvent) bool { return r.versions.IsNews(kind, e.ObjectNew) },
-	}
-}
-
-// ignoreBudgetStatus drops the events of changes of a PodDisruptionBudget's status, which every start of
-// a pod causes. The cache does not contain that status.
-var ignoreBudgetStatus = predicate.Funcs{
-	UpdateFunc: func(e event.UpdateEvent) bool {
-		old, is := e.ObjectOld.(*policyv1.PodDisruptionBudget)
-		if !is || informers.IsStub(e.ObjectNew) {
-			return true
-		}
-		before := old.DeepCopy()
-		before.ResourceVersion = e.ObjectNew.GetResourceVersion()
-		return !equality.Semantic.DeepEqual(before, e.ObjectNew)
-	},
 }
 
 func echoItself(_ context.Context, echo client.Object) []reconcile.Request {

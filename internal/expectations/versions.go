@@ -34,8 +34,6 @@ type object struct {
 type write struct {
 	version string
 	at      time.Time
-	// isAwaited is true if a reconciliation has ended because the cache lacked the write.
-	isAwaited bool
 }
 
 // Record records the version that a write returned.
@@ -67,24 +65,10 @@ func (v *Versions) IsStale(kind string, name types.NamespacedName, cached client
 		limit, lacks = maxLag, isOlder(cached.GetResourceVersion(), w.version)
 	}
 	if !lacks || time.Since(w.at) > limit {
+		delete(v.written, key)
 		return false
 	}
-	w.isAwaited = true
-	v.written[key] = w
 	return true
-}
-
-// IsNews reports whether an object of the cache is not just as the last write returned it, or a reconciliation waits
-// for it. It is called once for each event.
-func (v *Versions) IsNews(kind string, cached client.Object) bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	key := object{kind, client.ObjectKeyFromObject(cached)}
-	w, found := v.written[key]
-	if found && !isOlder(cached.GetResourceVersion(), w.version) {
-		delete(v.written, key)
-	}
-	return !found || w.isAwaited || w.version != cached.GetResourceVersion()
 }
 
 // isOlder reports whether a version is known to be older than another one of the same object.

@@ -51,33 +51,3 @@ func TestACacheWithoutAWriteIsStale(t *testing.T) {
 		})
 	}
 }
-
-func TestTheObjectOfAnOwnWriteIsNoNews(t *testing.T) {
-	written, name := version("a", "10"), client.ObjectKey{Namespace: "n", Name: "a"}
-	for title, test := range map[string]struct {
-		before func(*Versions)
-		event  client.Object
-		want   bool
-	}{
-		"the written version": {nil, written, false},
-		"an older version":    {nil, version("a", "9"), true},
-		"a newer version":     {nil, version("a", "11"), true},
-		"another object":      {nil, version("b", "10"), true},
-		"the written version, after a sufficient read":  {func(v *Versions) { v.IsStale("Service", name, written) }, written, false},
-		"the written version, after a stale read":       {func(v *Versions) { v.IsStale("Service", name, version("a", "9")) }, written, true},
-		"a later write, after a stale read of a former": {func(v *Versions) { v.IsStale("Service", name, nil); v.Record("Service", version("a", "12")) }, version("a", "12"), false},
-	} {
-		var versions Versions
-		versions.Record("Service", written)
-		if test.before != nil {
-			test.before(&versions)
-		}
-		if got := versions.IsNews("Service", test.event); got != test.want {
-			t.Errorf("%s: IsNews = %t, want %t", title, got, test.want)
-		}
-		hasArrived := title != "an older version" && title != "another object"
-		if got := len(versions.written); (got == 0) != hasArrived {
-			t.Errorf("%s: %d writes are remembered", title, got)
-		}
-	}
-}

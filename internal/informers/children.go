@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"unique"
 
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,9 +18,6 @@ const maxCachedSize = 224 << 10
 // becomes a stub.
 func transformChild(kind children.Kind, object client.Object) client.Object {
 	object.SetManagedFields(nil)
-	if budget, is := object.(*policyv1.PodDisruptionBudget); is {
-		budget.Status = policyv1.PodDisruptionBudgetStatus{}
-	}
 	if !isChild(object) || size(object) > maxCachedSize {
 		return stub(kind, object)
 	}

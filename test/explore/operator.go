@@ -72,7 +72,7 @@ func (w *world) flush() {
 
 // watchedKinds are the kinds that the controller watches.
 var watchedKinds = func() (kinds []string) {
-	for _, watch := range newOperator().Watches() {
+	for _, watch := range controller.Watches() {
 		kinds = append(kinds, kindOf(watch.Object))
 	}
 	return kinds
@@ -85,8 +85,7 @@ func (w *world) deliver(c change) {
 	if after != nil {
 		w.cached[c.key] = after
 	}
-	w.operator = copyOperator(w.operator, true) // Predicates change what it remembers.
-	for _, watch := range w.operator.Watches() {
+	for _, watch := range controller.Watches() {
 		if kindOf(watch.Object) != c.key.kind {
 			continue
 		}
