@@ -72,7 +72,7 @@ func parse(args []string) (s settings, err error) {
 	flags.Int64Var(&s.target.Length, "length", 0, "expected `number` of bytes of the body")
 	flags.Func("sha256", "expected SHA-256 `digest` of the body, in hexadecimal", func(text string) error {
 		digest, err := hex.DecodeString(text)
-		if copy(s.target.SHA256[:], digest) != sha256.Size {
+		if copy(s.target.SHA256[:], digest); len(digest) != sha256.Size {
 			return errors.New("want 64 hexadecimal digits")
 		}
 		return err

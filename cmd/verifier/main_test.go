@@ -39,6 +39,7 @@ func TestParse(t *testing.T) {
 		{"cluster-ips", "", "flag -cluster-ips"},
 		{"cluster-ips", "10.0.0.1,x", "flag -cluster-ips"},
 		{"sha256", "ab", "want 64 hexadecimal digits"},
+		{"sha256", strings.Repeat("ab", 33), "want 64 hexadecimal digits"},
 		{"sha256", strings.Repeat("x", 64), "want 64 hexadecimal digits"},
 		{"period", "often", "invalid value"},
 	} {

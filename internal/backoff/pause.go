@@ -32,6 +32,14 @@ func (p Pause) Length() time.Duration { return p.length }
 // IsForgotten reports whether the next write is no repetition.
 func (p Pause) IsForgotten() bool { return time.Now().After(p.forget) }
 
+// Writes returns how many writes the next one repeats.
+func (p Pause) Writes() int {
+	if p.IsForgotten() {
+		return 0
+	}
+	return p.writes
+}
+
 // Record records a write, and returns the pause before the next one: none until there were as many writes as the burst. A
 // repetition may come later than the pause: late is how much.
 func (p *Pause) Record(burst int, late time.Duration) time.Duration {

@@ -46,7 +46,6 @@ func mutateContainer(container *corev1.Container, echo *echov1.Echo, image strin
 	// The status of the Echo repeats the end of the log of a crashed server.
 	container.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
 	mutateContainerSecurity(ensure(&container.SecurityContext))
-	mutateVariables(container, echo)
 	if isCustomServer(echo) {
 		mutateCustomServer(container, echo)
 	} else {
@@ -85,6 +84,9 @@ func mutateDefaultServer(container *corev1.Container, echo *echov1.Echo) {
 		"-listen=:" + strconv.Itoa(int(targetPort(echo))),
 		"-health-listen=:" + strconv.Itoa(int(health)),
 	}
+	container.Env = slices.DeleteFunc(container.Env, func(env corev1.EnvVar) bool {
+		return env.Name == textVariable || env.Name == portVariable
+	})
 	if code := echo.Spec.StatusCode; code != 0 && code != http.StatusOK {
 		container.Args = append(container.Args, "-status-code="+strconv.Itoa(int(code)))
 	}
@@ -108,6 +110,8 @@ func mutateCustomServer(container *corev1.Container, echo *echov1.Echo) {
 	})
 	container.Command = echo.Spec.Command
 	container.Args = echo.Spec.Args
+	setVariable(&container.Env, textVariable, escapeDollars(Text(echo)))
+	setVariable(&container.Env, portVariable, strconv.Itoa(int(targetPort(echo))))
 	ensure(&container.Lifecycle).PreStop = &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: preStopSeconds}}
 	if !hasProbes(echo) {
 		container.StartupProbe, container.ReadinessProbe, container.LivenessProbe = nil, nil, nil
@@ -126,17 +130,13 @@ func hasProbes(echo *echov1.Echo) bool {
 	return !isCustomServer(echo) || echo.Spec.ReadinessPath != ""
 }
 
-// mutateVariables sets the environment variables of a custom server, and removes further entries with their names: the
-// kubelet would use the last one. Others may refer to those before them, so the operator's keep their place.
-func mutateVariables(container *corev1.Container, echo *echov1.Echo) {
-	isOurs := func(env corev1.EnvVar) bool { return env.Name == textVariable || env.Name == portVariable }
-	at := max(0, slices.IndexFunc(container.Env, isOurs))
-	container.Env = slices.DeleteFunc(container.Env, isOurs)
-	if isCustomServer(echo) {
-		container.Env = slices.Insert(container.Env, at,
-			corev1.EnvVar{Name: textVariable, Value: escapeDollars(Text(echo))},
-			corev1.EnvVar{Name: portVariable, Value: strconv.Itoa(int(targetPort(echo)))})
-	}
+// setVariable sets an environment variable. It removes further entries with the name: the kubelet
+// would use the last one.
+func setVariable(variables *[]corev1.EnvVar, name, value string) {
+	named := func(env corev1.EnvVar) bool { return env.Name == name }
+	*ensureItem(variables, corev1.EnvVar{Name: name}, named) = corev1.EnvVar{Name: name, Value: value}
+	i := slices.IndexFunc(*variables, named) + 1
+	*variables = append((*variables)[:i], slices.DeleteFunc((*variables)[i:], named)...)
 }
 
 // escapeDollars escapes the text for the kubelet, which expands $(NAME) in arguments and

@@ -159,6 +159,9 @@ func (d Difference) Description() string {
 
 // names returns the names of the first fields, shortened.
 func (d Difference) names() (names []string) {
+	if len(d.Fields) == 0 {
+		return []string{"the order of a list"} // Its items have names.
+	}
 	for _, field := range d.Fields[:min(len(d.Fields), maxFields)] {
 		names = append(names, strings.ToValidUTF8(field[:min(len(field), maxFieldLength)], ""))
 	}

@@ -116,6 +116,16 @@ func TestOverriddenRecordFitsTheSchema(t *testing.T) {
 	}
 }
 
+// Without a description, the operator would revert it without pauses.
+func TestAnotherOrderOfAListHasADescription(t *testing.T) {
+	live := desiredState(newEcho(ownServer)).deployment()
+	desired := live.DeepCopy()
+	slices.Reverse(live.Spec.Template.Spec.Containers[0].Env)
+	if got := Compare(Kinds[2], live, desired).Description(); got == "" {
+		t.Error("no description")
+	}
+}
+
 func TestDeterminesResponse(t *testing.T) {
 	for _, test := range []struct {
 		kind, field string

@@ -4,6 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 )
 
 // architectures are those that the operator's images are built for.
@@ -15,13 +16,17 @@ var architectures = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelecto
 // requires certain nodes, the architectures of the operator's images.
 func mutateNodes(pod *corev1.PodSpec, isOperatorsImage bool) {
 	pod.NodeSelector = labels.Merge(pod.NodeSelector, labels.Set{corev1.LabelOSStable: string(corev1.Linux)})
-	required := &ensure(&ensure(&pod.Affinity).NodeAffinity).RequiredDuringSchedulingIgnoredDuringExecution
-	switch isOurs := equality.Semantic.DeepEqual(*required, architectures); {
-	case isOperatorsImage && *required == nil:
-		*required = architectures.DeepCopy()
-	case !isOperatorsImage && isOurs:
-		*required = nil
+	if isOperatorsImage {
+		required := &ensure(&ensure(&pod.Affinity).NodeAffinity).RequiredDuringSchedulingIgnoredDuringExecution
+		if *required == nil {
+			*required = architectures.DeepCopy()
+		}
+		return
 	}
-	dropEmpty(&pod.Affinity.NodeAffinity)
-	dropEmpty(&pod.Affinity)
+	nodes := ptr.Deref(ptr.Deref(pod.Affinity, corev1.Affinity{}).NodeAffinity, corev1.NodeAffinity{})
+	if equality.Semantic.DeepEqual(nodes.RequiredDuringSchedulingIgnoredDuringExecution, architectures) {
+		pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = nil
+		dropEmpty(&pod.Affinity.NodeAffinity)
+		dropEmpty(&pod.Affinity)
+	}
 }

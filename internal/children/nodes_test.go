@@ -1,6 +1,7 @@
 package children
 
 import (
+	"reflect"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,7 +13,8 @@ func TestArchitectureIsRequiredForTheDefaultImageOnly(t *testing.T) {
 	others := &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{gpu}}
 	away := &corev1.PodAntiAffinity{}
 	for name, c := range map[string]struct{ without, with *corev1.Affinity }{
-		"no affinity": {nil, &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: architectures}}},
+		"no affinity":    {nil, &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: architectures}}},
+		"empty affinity": {&corev1.Affinity{}, &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: architectures}}},
 		"nodes that another client requires": {
 			&corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: others}},
 			&corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: others}},
@@ -30,13 +32,17 @@ func TestArchitectureIsRequiredForTheDefaultImageOnly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.PodSpec{Affinity: c.without.DeepCopy(), NodeSelector: map[string]string{"pool": "a"}}
+			mutateNodes(pod, false)
+			equal(t, pod.Affinity, c.without)
 			for range 2 {
 				mutateNodes(pod, true)
 				equal(t, pod.Affinity, c.with)
 			}
 			for range 2 {
 				mutateNodes(pod, false)
-				equal(t, pod.Affinity, c.without)
+				if c.without == nil || !reflect.DeepEqual(*c.without, corev1.Affinity{}) {
+					equal(t, pod.Affinity, c.without)
+				}
 			}
 			equal(t, pod.NodeSelector, map[string]string{"pool": "a", "kubernetes.io/os": "linux"})
 		})

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -229,8 +230,8 @@ func retry(err error) (ctrl.Result, error) {
 	}
 }
 
-// isStale reports whether an error means that the cache lags behind the API server.
+// isStale reports whether an error means that the cache lags behind the API server, or no longer contains HTTPRoutes.
 func isStale(err error) bool {
-	return errors.Is(err, errStaleEcho) || errors.Is(err, errStaleChild) || errors.Is(err, informers.ErrNotYet) ||
+	return errors.As(err, new(*cache.ErrResourceNotCached)) || errors.Is(err, errStaleEcho) || errors.Is(err, errStaleChild) || errors.Is(err, informers.ErrNotYet) ||
 		apierrors.IsConflict(err) || apierrors.IsNotFound(err)
 }

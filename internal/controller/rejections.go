@@ -44,7 +44,8 @@ func (c *child) reject(err error, took time.Duration) error {
 	// A webhook hangs, while another client keeps changing the child.
 	willFailAgain := isSlow && apierrors.IsConflict(err)
 	mayDisappear := slices.Contains(transient, response.Status().Code) && !willFailAgain
-	if remembered := c.memory.entry(c.kind); mayDisappear && remembered.writes.Record(maxTransient+1, 2*backoff.Max) == 0 {
+	if remembered := c.memory.entry(c.kind); mayDisappear && remembered.writes.Writes() < maxTransient {
+		remembered.writes.Record(maxTransient+1, 2*backoff.Max)
 		remembered.failure = nil
 		return err
 	}

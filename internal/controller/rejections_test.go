@@ -12,11 +12,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	echov1 "github.com/kkloud-io/echo-operator/api/v1"
+	"github.com/kkloud-io/echo-operator/internal/backoff"
 	"github.com/kkloud-io/echo-operator/internal/informers"
 	"github.com/kkloud-io/echo-operator/internal/testing/controlplane"
 )
@@ -52,6 +54,12 @@ func TestAnOverloadOfTheAPIServerIsNotReported(t *testing.T) {
 				if reported = service.failure != nil; !reported && err == nil {
 					t.Fatalf("error = nil, want %v", denied)
 				}
+				if reported {
+					break
+				}
+			}
+			if pause := rec.memory.entry(kindOf("Service")).writes.Length(); reported && pause != backoff.Min {
+				t.Errorf("pause after the first report = %s, want %s", pause, backoff.Min)
 			}
 			if reported != test.reported {
 				t.Errorf("%v after %d attempts: reported = %t, want %t", denied, 2*maxTransient, reported, test.reported)
@@ -68,6 +76,7 @@ func TestAStaleChildHidesNoOtherError(t *testing.T) {
 		stale               bool
 	}{
 		"stale":                      {conflict, nil, true},
+		"no longer in the cache":     {&cache.ErrResourceNotCached{}, nil, true},
 		"failed":                     {nil, unavailable, false},
 		"stale, then another failed": {conflict, unavailable, false},
 		"failed, then another stale": {unavailable, conflict, false},

@@ -28,9 +28,12 @@ const gatewayLag = 5 * time.Second
 func (rec *reconciliation) readRoutes(ctx context.Context) error {
 	names, isWanted := children.Overrides(rec.echo), children.WantsHTTPRoute(rec.echo)
 	var own *gatewayv1.HTTPRoute
+	var err error
 	rec.missingRoutes = rec.Optional.Check()
 	if dependsOnOwn := len(names) > 0 || !isWanted; rec.missingRoutes == nil && dependsOnOwn {
-		own = rec.ownRoute(ctx)
+		if own, err = rec.ownRoute(ctx); err != nil {
+			return fmt.Errorf("read the cache: %w", err)
+		}
 	}
 	mayBeUsed := own != nil || isRouted(rec.echo) || time.Since(rec.memory.routeDeleted) < gatewayLag
 	rec.inputs.KeepsRoutePort = mayBeUsed && !isWanted
@@ -54,7 +57,7 @@ func (rec *reconciliation) readRoutes(ctx context.Context) error {
 	if err := rec.readOwners(ctx, own); err != nil {
 		return err
 	}
-	err := rec.readOverridden(ctx, names)
+	err = rec.readOverridden(ctx, names)
 	rec.stillOverrides = own != nil && children.StillOverrides(own, rec.echo)
 	if rec.unresolved != nil && rec.stillOverrides {
 		rec.inputs.OverriddenRoutes = []gatewayv1.HTTPRoute{*own}
@@ -63,13 +66,13 @@ func (rec *reconciliation) readRoutes(ctx context.Context) error {
 }
 
 // ownRoute returns the HTTPRoute of the Echo, or nil if the cache has none.
-func (rec *reconciliation) ownRoute(ctx context.Context) *gatewayv1.HTTPRoute {
+func (rec *reconciliation) ownRoute(ctx context.Context) (*gatewayv1.HTTPRoute, error) {
 	own := &gatewayv1.HTTPRoute{}
 	err := rec.Client.Get(ctx, types.NamespacedName{Namespace: rec.echo.Namespace, Name: children.Name(rec.echo)}, own)
 	if err != nil || !metav1.IsControlledBy(own, rec.echo) {
-		return nil
+		return nil, client.IgnoreNotFound(err)
 	}
-	return own
+	return own, nil
 }
 
 // readOverridden reads the named HTTPRoutes until one of them cannot be overridden.

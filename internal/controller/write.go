@@ -82,10 +82,10 @@ func (c *child) update(ctx context.Context, live client.Object) error {
 		return nil
 	}
 	c.overridden = c.accepted()
-	// Other clients have changed the child since the operator wrote it for this generation of the Echo.
 	isAcceptedNow := c.overridden != nil && c.echo.Status.ObservedGeneration == c.echo.Generation
-	// Or the HTTPRoutes or pods have changed on which the children depend.
+	// The HTTPRoutes or pods have changed on which the children depend.
 	isFollowing := c.followed != c.memory.followed
+	// Other clients have changed the child since the operator wrote it for this generation of the Echo.
 	isDrift := isAcceptedNow || children.EchoGeneration(live) == c.echo.Generation && !isFollowing
 	correction := ""
 	if isDrift {

@@ -28,7 +28,7 @@ const (
 
 	// A failure is retried at intervals up to this. OLM creates the OperatorCondition and grants
 	// the permission about when it starts the operator. Without OLM, there is none.
-	maxPause = 5 * time.Minute
+	maxPause = time.Minute
 )
 
 // Upgradeable writes the condition Upgradeable of the operator's OperatorCondition. It
@@ -54,7 +54,7 @@ type Upgradeable struct {
 func (u *Upgradeable) Start(ctx context.Context) error {
 	for pause := period; ; {
 		if err := u.check(ctx); err != nil {
-			log.FromContext(ctx).Info("Could not write the OperatorCondition", "error", err.Error())
+			log.FromContext(ctx).Error(err, "Report in the OperatorCondition whether an Echo is rolling out")
 			pause = min(2*pause, maxPause)
 		} else {
 			pause = period

@@ -127,7 +127,7 @@ func (e *environment) measureMemory(n int) {
 	time.Sleep(settleTime)
 	mallocs := e.memStats(address)["Mallocs"] - before
 	report(fmt.Sprintf("peak memory with %d Echoes, in MiB", n), []float64{peak})
-	e.compare("live memory per Echo, in KiB", 0, 0.1, heap/1024)
+	e.compare("live memory per Echo, in KiB", 0, 0.03, heap/1024)
 	e.compare("allocations per reconciliation without a change", 0, 0.05, mallocs/float64(n))
 	e.compare("watches", 0, 0, e.countWatches(mark))
 	e.must(operator.Terminate())

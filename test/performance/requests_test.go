@@ -28,7 +28,7 @@ func (e *environment) measureRequests(condition func(*echov1.Echo) bool, steadyS
 		tolerance float64 // Of the reconciliations.
 		do        func()
 	}{
-		// An event of an own write that arrives before the response causes one more reconciliation. So does the wait for a seat.
+		// The events of the operator's own writes cause reconciliations, too. So does the wait for a seat.
 		{"create", 1, func() { echoes = e.createEchoes(namespace, n) }},
 		{"edit of the message", 1, func() { e.must(e.editEchoes(echoes, editMessage)) }},
 		{"scale", 1, func() {
