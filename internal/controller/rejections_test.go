@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -65,6 +66,25 @@ func TestAnOverloadOfTheAPIServerIsNotReported(t *testing.T) {
 				t.Errorf("%v after %d attempts: reported = %t, want %t", denied, 2*maxTransient, reported, test.reported)
 			}
 		})
+	}
+}
+
+// Its status would be written in vain: the API server rejects a write that is based on an earlier version.
+func TestAStaleEchoCausesNoWrites(t *testing.T) {
+	echo := &echov1.Echo{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "hello", Generation: 1, ResourceVersion: "9"}, Spec: echov1.EchoSpec{Replicas: 1}}
+	server := interceptor.NewClient(fake.NewClientBuilder().WithScheme(controlplane.Scheme()).WithObjects(echo).Build(), interceptor.Funcs{
+		Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
+			t.Errorf("created %T", object)
+			return errors.New("unexpected")
+		},
+	})
+	reconciler := &EchoReconciler{Client: server, APIReader: server, ServerImage: "server", Optional: informers.NewOptional(0)}
+	written := echo.DeepCopy()
+	written.ResourceVersion = "10"
+	reconciler.versions.Record(echoKind, written)
+	result, err := reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(echo)})
+	if err != nil || result.RequeueAfter != staleRetry {
+		t.Errorf("result = %v, %v, want another reconciliation after %s", result, err, staleRetry)
 	}
 }
 

@@ -94,7 +94,7 @@ var mutants = []mutant{
 	{
 		"reads a status from before its own write", 6, "internal/controller/echo_controller.go",
 		"	if r.versions.IsStale(echoKind,", "	if false && r.versions.IsStale(echoKind,",
-		"test/explore", "TestExplore/probe",
+		"internal/controller", "of a stale Echo",
 	},
 	{
 		"trusts a child from before its own write", 6, "internal/controller/find.go",
