@@ -121,7 +121,7 @@ func TestAnotherOrderOfAListHasADescription(t *testing.T) {
 	live := desiredState(newEcho(ownServer)).deployment()
 	desired := live.DeepCopy()
 	slices.Reverse(live.Spec.Template.Spec.Containers[0].Env)
-	if got := Compare(Kinds[2], live, desired).Description(); got == "" {
+	if got := Compare(kindOf("Deployment"), live, desired).Description(); got == "" {
 		t.Error("no description")
 	}
 }

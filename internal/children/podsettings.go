@@ -93,7 +93,8 @@ func mutatePodSettings(object metav1.Object, template *corev1.PodTemplateSpec, d
 
 // recordedEntries returns the entries that the annotation contains: none if it is missing or not valid.
 func recordedEntries(object metav1.Object, annotation string) (recorded entries) {
-	if json.Unmarshal([]byte(object.GetAnnotations()[annotation]), &recorded) != nil {
+	text, found := object.GetAnnotations()[annotation]
+	if !found || json.Unmarshal([]byte(text), &recorded) != nil {
 		return entries{}
 	}
 	return recorded

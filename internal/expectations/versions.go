@@ -51,7 +51,8 @@ func (v *Versions) Record(kind string, written client.Object) {
 	v.written[object{kind, client.ObjectKeyFromObject(written)}] = write{version: written.GetResourceVersion(), at: now}
 }
 
-// IsStale reports whether the cache lacks a recent write of an object. cached is nil if the cache has no such object.
+// IsStale reports whether the cache lacks a recent write of an object, and otherwise forgets that write. cached is nil if
+// the cache has no such object.
 func (v *Versions) IsStale(kind string, name types.NamespacedName, cached client.Object) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
